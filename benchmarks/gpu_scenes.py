@@ -51,7 +51,7 @@ def garden(device: str = "cuda") -> Arguments:
     Raises:
         FileNotFoundError: the scene is not at hand.
     """
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "helpers"))
     prepared = importlib.import_module("scenes")
     try:
         scene = prepared.garden(1)

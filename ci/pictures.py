@@ -32,7 +32,7 @@ def demo(folder: Path, scratch: Path, steps: int) -> None:
 
 def viewer(folder: Path, scratch: Path, steps: int) -> None:
     """viewer.jpg: the viewer's page in a browser, after a drag."""
-    sys.path[:0] = [str(ROOT / "tests")]
+    sys.path[:0] = [str(ROOT / "tests" / "helpers")]
     import browser
 
     if browser.find_browser() is None:

@@ -1,4 +1,4 @@
-"""What all tests share: their helpers on sys.path, a Python of their own, a checkout, the scenes."""
+"""What all tests share: a Python of their own, a checkout, the scenes."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import cast
 
+import no_torch
+import not_tried
+import processes
+import programs
 import pytest
+import warm_python
+from folders import PACKAGES, REPOSITORY
 
-TESTS = Path(__file__).resolve().parent
-REPOSITORY = TESTS.parent
-# Test modules are imported by path (--import-mode=importlib), so what they import must be put on sys.path here.
-sys.path[:0] = [str(REPOSITORY / "backend"), str(TESTS), str(TESTS / "backend")]
 # Wheels that differ with the build of torch.
 BUILT_FOR_TORCH = {"wheel", "two_archs_wheel", "classic_wheel"}
 # Of what runs once, the longest is claimed first, so that neither run is left with a long one at the end.
@@ -30,12 +32,6 @@ SIMT = {"simt_wheel", "simt_ptx"}  # what executes kernels
 SLOW = {"run_python", "run_with_torch", "build_root", "small", "compiled_once", "older_ptx", "splat_wheel", *SIMT}
 # Programs that build, or that import torch. Compilers that are asked for their version take no time.
 LONG = ("python", "pytest", "pip", "uv")
-
-import no_torch  # noqa: E402
-import not_tried  # noqa: E402
-import processes  # noqa: E402
-import programs  # noqa: E402
-import warm_python  # noqa: E402
 
 WITHOUT_TORCH = no_torch.put_stand_in()
 _links = tempfile.TemporaryDirectory(prefix="programs-")
@@ -199,7 +195,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     def make(package: str = "tiny") -> Path:
         folder = tmp_path_factory.mktemp("checkout") / package
         ignore = shutil.ignore_patterns("__pycache__", ".*_cache", "*.egg-info")
-        shutil.copytree(TESTS / "packages" / package, folder, ignore=ignore)
+        shutil.copytree(PACKAGES / package, folder, ignore=ignore)
         shutil.copytree(REPOSITORY / "backend", folder / "backend", ignore=ignore)
         return folder
 

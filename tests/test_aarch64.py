@@ -16,10 +16,10 @@ from typing import Any
 from zipfile import ZipFile
 
 import pytest
+from folders import REPOSITORY
 from processes import run
 from programs import find_optional
 
-REPOSITORY = Path(__file__).parent.parent
 FOLDER = os.environ.get("SPLAT_TEST_AARCH64", "")
 pytestmark = [
     pytest.mark.every_program,

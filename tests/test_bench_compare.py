@@ -7,8 +7,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from folders import REPOSITORY
 
-BENCH = Path(__file__).resolve().parent.parent / "ci" / "bench"
+BENCH = REPOSITORY / "ci" / "bench"
 
 pytestmark = [pytest.mark.slow, pytest.mark.once]
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from command_runs import run
 from PIL import Image
+from scene_files import some_scene
 from scenes import real_scene
-from test_commands import run
-from test_formats import some_scene
 from torch import Tensor
 
 from splat.scene.builtin import knot_scene

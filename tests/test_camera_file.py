@@ -6,25 +6,22 @@ import json
 import math
 import random
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from cameras import EYE, GOOD, K, changed, check, mutated
 from mutations import how_many
-from test_render_command import failure, parse, render
+from render_runs import failure, parse, render
 
 from splat.commands import render_command
 from splat.scene.builtin import knot_scene
-from splat.scene.camera import Camera, orbit
+from splat.scene.camera import orbit
 from splat.scene.camera_file import MAX_BYTES, camera_json, read_camera, write_camera
 from splat.scene.gaussians import SceneError
 
 pytestmark = pytest.mark.once
 
-EYE = [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 5], [0, 0, 0, 1]]
-K = [[50, 0, 40], [0, 50, 30], [0, 0, 1]]
-GOOD: dict[str, Any] = {"width": 80, "height": 60, "viewmat": EYE, "K": K, "near": 0.1}
 POSE = {"position": [0, 0, -5], "rotation": [1, 0, 0, 0]}
 
 
@@ -32,11 +29,6 @@ def written(folder: Path, content: object) -> Path:
     path = folder / "camera.json"
     path.write_text(content if isinstance(content, str) else json.dumps(content))
     return path
-
-
-def changed(**values: object) -> dict[str, object]:
-    """The good camera with other values; None takes one away."""
-    return {name: value for name, value in {**GOOD, **values}.items() if value is not None}
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
@@ -155,15 +147,6 @@ def test_wrong_files(tmp_path: Path, content: object, message: str) -> None:
     assert len(str(raised.value)) < len(str(path)) + 250
 
 
-def mutated(rng: random.Random, seeds: list[bytes]) -> bytes:
-    """One of some texts of JSON, changed in one to three places."""
-    content = bytearray(rng.choice(seeds))
-    for _ in range(rng.randint(1, 3)):
-        at = rng.randrange(len(content))
-        content[at : at + rng.randint(0, 3)] = rng.choice([b"", b"9", b"-", b"e99", b"[", b"null", b"\xff", b"NaN"])
-    return bytes(content)
-
-
 def test_mutated_files_are_read_or_refused(tmp_path: Path) -> None:
     rng = random.Random(0)
     seeds = [json.dumps(GOOD).encode(), json.dumps(changed(viewmat=None, K=None, fov=90, **POSE)).encode()]
@@ -179,11 +162,3 @@ def test_mutated_files_are_read_or_refused(tmp_path: Path) -> None:
         read += 1
         check(camera)
     assert 0.01 < read / count < 0.7
-
-
-def check(camera: Camera) -> None:
-    assert torch.isfinite(camera.viewmat).all()
-    assert torch.isfinite(camera.K).all()
-    assert 0 < camera.near < math.inf
-    assert min(camera.width, camera.height) >= 1
-    assert torch.linalg.det(camera.viewmat[:3, :3].double()).item() == pytest.approx(1, abs=0.01)

@@ -6,11 +6,11 @@ import ast
 import re
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 import reference_rasterizer as reference
 import torch
+from folders import REPOSITORY
 
 import splat
 from splat import _kernels
@@ -19,7 +19,6 @@ from splat.ops.camera_models import CAMERA_MODELS
 from splat.ops.defaults import EPS2D
 
 _kernels.require(torch.device("cpu"))
-REPOSITORY = Path(__file__).resolve().parent.parent
 CSRC, PACKAGE = REPOSITORY / "csrc", REPOSITORY / "splat"
 PROGRAM = """
 #include <cstdio>

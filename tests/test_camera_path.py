@@ -7,37 +7,26 @@ import math
 import random
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
+from cameras import EYE, GOOD, camera, changed, check, middle_of, mutated, place, some_cameras
 from mutations import how_many
-from test_camera_file import EYE, GOOD, changed, check, mutated
-from test_formats import some_scene
+from scene_files import some_scene
 from torch import Tensor
 
 from splat.scene.camera import UP, Camera, orbit
-from splat.scene.camera_file import camera_from
 from splat.scene.camera_list import write_cameras
 from splat.scene.camera_motion import camera_at, cameras_along, cameras_around
 from splat.scene.camera_path import MOST_KEYFRAMES, CameraPath, read_path, write_path
-from splat.scene.gaussians import Gaussians, SceneError
+from splat.scene.gaussians import SceneError
 
 pytestmark = pytest.mark.once
-
-
-def camera(position: tuple[float, float, float] = (0, 0, 0), rotation: Any = (1, 0, 0, 0), **values: Any) -> Camera:
-    pose = {"position": list(position), "rotation": list(rotation)}
-    return camera_from(changed(viewmat=None, K=None, **{"fov": 60, **pose, **values}))
 
 
 def about_y(degrees: float) -> list[float]:
     half = math.radians(degrees) / 2
     return [math.cos(half), 0, math.sin(half), 0]
-
-
-def place(found: Camera) -> Tensor:
-    return -found.viewmat[:3, :3].double().T @ found.viewmat[:3, 3].double()
 
 
 def angle(one: Camera, other: Camera) -> float:
@@ -54,20 +43,6 @@ def written(folder: Path, content: object) -> Path:
     path = folder / "path.json"
     path.write_text(content if isinstance(content, str) else json.dumps(content))
     return path
-
-
-def some_cameras(count: int) -> tuple[Camera, ...]:
-    """Of different places, rotations, lenses and near planes."""
-    rng = random.Random(count)
-    return tuple(
-        camera(
-            (rng.uniform(-5, 5), rng.uniform(-5, 5), rng.uniform(-5, 5)),
-            [rng.gauss(0, 1) for _ in range(4)],
-            fov=rng.uniform(20, 90),
-            near=rng.uniform(0.01, 1),
-        )
-        for _ in range(count)
-    )
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
@@ -120,11 +95,6 @@ def test_the_speed_is_the_same_on_a_straight_and_even_way() -> None:
 def test_rotations_go_the_shortest_way(start: list[float], end: list[float]) -> None:
     path = CameraPath((camera(rotation=start), camera(rotation=end)))
     assert [angle(path.keyframes[0], one) for one in cameras_along(path, 11)] == pytest.approx(list(range(11)), abs=0.1)
-
-
-def middle_of(scene: Gaussians) -> Tensor:
-    lower, upper = scene.bounds()
-    return (lower + upper).double() / 2
 
 
 def test_a_square_becomes_round() -> None:

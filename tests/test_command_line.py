@@ -17,7 +17,7 @@ import numpy as np
 import processes
 import pytest
 import warm_python
-from test_ply import XYZ, columns, header, ply
+from ply_files import XYZ, columns, header, ply
 
 from splat import cli
 from splat.scene.ply import read_ply

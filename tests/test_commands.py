@@ -8,18 +8,7 @@ from zipfile import ZipFile
 
 import pytest
 import torch
-
-from splat import cli
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str, str]:
-    """The exit status of a command, and what it printed."""
-    try:
-        status = cli.main([str(argument) for argument in arguments])
-    except SystemExit as stop:
-        status = int(stop.code or 0)
-    out, err = capsys.readouterr()
-    return status, out, err
+from command_runs import run
 
 
 def test_doctor_is_one_page_about_this_machine(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from command_runs import run
+from ply_files import columns, ply
+from scene_files import angles, some_scene
 from scenes import real_scene
-from test_commands import run
-from test_formats import angles, some_scene
-from test_ply import columns, ply
 
 import splat
 from splat.scene.camera import orbit

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from command_runs import run
 from PIL import Image
-from test_commands import run
-from test_formats import some_scene
+from scene_files import some_scene
 
 from splat.scene.camera import Camera, orbit
 from splat.scene.camera_file import read_camera, write_camera

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import scenes
 import torch
+from operator_arguments import CASES, PARAMETERS, Arguments, gaussians, intersect_arguments, pack_arguments, random_v
+from rasterize_reference import assert_near, by_reference
 from scenes import Scene, random_scene
-from test_cuda_kernels import CASES, intersect_arguments, pack_arguments
-from test_gradients_rasterize import PARAMETERS, Arguments, assert_near, by_reference, gaussians, random_v
 from torch import Tensor
 
 import splat

@@ -15,15 +15,25 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from operator_arguments import (
+    CASES,
+    GEOMETRY,
+    OPS,
+    PARAMETERS,
+    Arguments,
+    gaussians,
+    intersect_arguments,
+    pack_arguments,
+    random_v,
+    spoiled_arguments,
+)
+from rasterize_reference import assert_near, by_reference
 from scenes import random_scene
-from test_gradients_rasterize import PARAMETERS, Arguments, assert_near, by_reference, gaussians, random_v
-from test_ops import GEOMETRY, spoiled_arguments
 from torch import Tensor
 
 from splat import _kernels
 
 _kernels.require(torch.device("cpu"))
-OPS = torch.ops.splat
 
 
 class Executed:
@@ -56,35 +66,6 @@ def any_order(simt: ModuleType, request: pytest.FixtureRequest) -> Iterator[Modu
 def assert_same(found: tuple[Tensor, ...], expected: tuple[Tensor, ...]) -> None:
     for one, other in zip(found, expected, strict=True):
         assert torch.equal(one, other)
-
-
-def intersect_arguments(
-    seed: int = 0, size: str = "mixed", tile_size: int = 16, packed: bool = False, gaussians: int = 300
-) -> Arguments:
-    """Arguments of `intersect`: what two cameras see, one of them of the inside."""
-    width, height = 70, 45
-    scene = random_scene(seed, gaussians=gaussians, width=width, height=height, size=size, views=("front", "inside"))
-    radii, means2d, depths, conics, *_ = OPS.project(
-        scene.means, scene.quats, scene.scales, None, scene.opacities, None, scene.viewmats, scene.Ks, width, height,
-        0.3, 0.01, 1e10, 0.0, False, 0, 0, None,
-    )  # fmt: skip
-    arguments = {
-        "means2d": means2d,
-        "radii": radii,
-        "depths": depths.round(decimals=2),  # some are the same
-        "conics": conics,
-        "opacities": scene.opacities.expand(2, -1).contiguous(),
-        "image_ids": None,
-        "images": 2,
-        "tile_size": tile_size,
-        "tile_width": -(-width // tile_size),
-        "tile_height": -(-height // tile_size),
-    }
-    if packed:
-        keep = (radii > 0).all(-1)
-        arguments |= {name: arguments[name][keep] for name in ("means2d", "radii", "depths", "conics", "opacities")}
-        arguments["image_ids"] = keep.nonzero()[:, 0]
-    return arguments
 
 
 # Lists
@@ -203,13 +184,6 @@ def test_an_image_that_does_not_exist_is_reported() -> None:
 # Packing
 
 
-def pack_arguments(sets: int, channels: int, gaussians: int = 300) -> Arguments:
-    """Arguments of `pack`: what two cameras see."""
-    arguments = intersect_arguments(2, gaussians=gaussians)
-    colors = torch.rand(sets, arguments["depths"].shape[1], channels, generator=torch.Generator().manual_seed(5))
-    return {name: one for name, one in arguments.items() if name not in ("image_ids", "images")} | {"colors": colors}
-
-
 @pytest.mark.parametrize(("sets", "channels"), [(1, 3), (2, 1), (2, 7)])
 def test_packed_rows_and_their_gradients_are_those_of_the_cpu(any_order: ModuleType, sets: int, channels: int) -> None:
     arguments = pack_arguments(sets, channels)
@@ -257,26 +231,6 @@ def test_packed_rows_of_nothing() -> None:
 
 
 # Rasterization
-
-CASES: dict[str, Arguments] = {
-    "plain": {},
-    "packed": {"packed": True, "images": 2, "has_background": False},
-    "masked": {"has_masks": True, "tile_size": 8, "channels": 4},
-    "edges": {"kind": "edges"},
-    "clamped": {"kind": "clamped", "count": 30, "channels": 1},
-    "saturated": {"kind": "saturated", "count": 90},
-    "thin": {"kind": "thin", "count": 40},
-    "huge": {"kind": "huge"},
-    "beside": {"kind": "beside"},
-    "a pixel": {"width": 1, "height": 1},
-    "small tiles": {"tile_size": 3, "width": 13, "height": 8},
-    "odd tiles": {"tile_size": 20, "channels": 2},
-    "large tiles": {"tile_size": 32, "width": 45, "channels": 12},
-    "many channels": {"channels": 6, "count": 12, "width": 17, "height": 16},
-    "more channels": {"channels": 32, "count": 12, "width": 17, "height": 16},
-    "channels in chunks": {"channels": 37, "count": 12, "width": 17, "height": 16},
-    "several batches": {"count": 600, "width": 20, "height": 16},
-}
 
 
 def backward_arguments(arguments: Arguments, v: tuple[Tensor, Tensor], **flags: bool) -> Arguments:

@@ -12,6 +12,7 @@ import distributed_program as program
 import processes
 import pytest
 import torch
+from folders import HELPERS
 from scenes import random_scene
 from torch import Tensor
 
@@ -245,7 +246,7 @@ splat.rasterization(**random_scene(0).arguments, distributed=True)
 
 
 def test_a_rank_that_dies_is_an_error_in_the_others(tmp_path: Path) -> None:
-    code = ALONE.format(tests=str(Path(__file__).parent))
+    code = ALONE.format(tests=str(HELPERS))
     commands = [[sys.executable, "-c", code, str(rank), str(tmp_path / "meeting")] for rank in range(2)]
     with ThreadPoolExecutor(2) as threads:
         alive, dead = threads.map(lambda command: processes.run(command, cwd=tmp_path, check=False, limit=60), commands)

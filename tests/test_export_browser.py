@@ -16,10 +16,10 @@ import browser
 import numpy as np
 import pytest
 import torch
+from command_runs import run
+from render_runs import render
+from scene_files import some_scene
 from scenes import real_scene
-from test_commands import run
-from test_formats import some_scene
-from test_render_command import render
 
 from splat.scene.builtin import knot_scene
 from splat.scene.camera import Camera, orbit

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from test_commands import run
-from test_formats import some_scene
+from command_runs import run
+from scene_files import some_scene
 
 from splat.page import scene_page as module
 from splat.page.scene_page import PageView, most_gaussians, scene_page

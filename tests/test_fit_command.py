@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import math
 from pathlib import Path
 from typing import Any
@@ -10,11 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from fit_runs import run
 from PIL import Image
 from scenes import random_scene, real_scene
 
 import splat
-from splat.commands import fit_command, fit_work
+from splat.commands import fit_work
 from splat.fit.losses import psnr, ssim
 from splat.fit.picture_views import read_views
 from splat.fit.strategies import rotate
@@ -24,12 +24,6 @@ from splat.scene.ply import read_ply
 from splat.scene.ply_writer import write_ply
 
 pytestmark = pytest.mark.once
-
-
-def run(*arguments: str | Path) -> int:
-    parser = argparse.ArgumentParser(prog="splat fit")
-    fit_command.add_arguments(parser)
-    return fit_command.run(parser.parse_args([str(argument) for argument in (*arguments, "--device", "cpu")]))
 
 
 def scene_file(path: Path, views: int = 9, changes: dict[str, Any] | None = None) -> Path:

@@ -11,7 +11,7 @@ import numpy as np
 import photographs
 import pytest
 import torch
-from test_fit_command import run
+from fit_runs import run
 
 from splat.commands.command_files import load_scene
 from splat.fit.checkpoints import digest_of

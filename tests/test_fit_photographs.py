@@ -17,8 +17,8 @@ import numpy as np
 import photographs
 import pytest
 import torch
+from fit_runs import SMALL, interrupted_once, run
 from PIL import Image
-from test_fit_command import run
 
 from splat.commands import fit_command, fit_progress
 from splat.commands.fit_arguments import default_size
@@ -35,8 +35,6 @@ from splat.scene.gaussians import SceneError
 from splat.scene.npz import read_npz
 
 pytestmark = pytest.mark.once
-
-SMALL = ("--steps", "40", "--gaussians", "300", "--sh-degree", "1")
 
 
 @pytest.fixture(scope="module")
@@ -209,12 +207,6 @@ def test_an_interrupted_fit_of_photographs_goes_on_to_the_same_bytes(
     assert run(folder, "-o", out, *SMALL, "--resume") == 0
     assert out.read_bytes() == (tmp_path / "whole" / "a.ply").read_bytes()
     assert not (tmp_path / "a.checkpoint.npz").exists()
-
-
-def interrupted_once(**_: bool) -> Any:
-    from contextlib import nullcontext
-
-    return nullcontext(lambda: True)
 
 
 @pytest.mark.parametrize(

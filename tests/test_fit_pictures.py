@@ -13,9 +13,8 @@ import numpy as np
 import photographs
 import pytest
 import torch
+from fit_runs import SMALL, interrupted_once, run
 from PIL import Image
-from test_fit_command import run
-from test_fit_photographs import SMALL, interrupted_once
 from torch import Tensor
 
 from splat.commands import fit_command

@@ -19,14 +19,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from command_runs import run
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from ksplat_files import KsplatPart, ksplat_file
 from mutations import how_many
+from ply_files import WHOLE, XYZ, header, no_other_warning, text
+from scene_files import MEBIBYTE, angles, refused_in_little_memory, some_scene
 from scenes import real_scene
 from sog_files import sog_archive, sog_meta, sog_parts
-from test_commands import run
-from test_ply import WHOLE, XYZ, header, no_other_warning, text
 
 import splat
 from splat.scene import formats, spz, spz_values
@@ -40,22 +41,6 @@ from splat.scene.spz import encode_spz_file, read_spz, write_spz
 
 pytestmark = pytest.mark.once
 
-MEBIBYTE = 2**20
-
-
-def some_scene(n: int = 300, degree: int = 3, seed: int = 0, extent: float = 3.0) -> Gaussians:
-    """Gaussians that every format can hold."""
-    rng = np.random.default_rng(seed)
-    sh = np.clip(rng.normal(size=(n, (degree + 1) ** 2, 3)) * 0.3, -0.9, 0.9)
-    arrays = (
-        rng.normal(size=(n, 3)) * extent,
-        rng.normal(size=(n, 4)) * np.exp(rng.uniform(-2, 2, size=(n, 1))),
-        np.exp(rng.uniform(-9, 5, size=(n, 3))),
-        rng.uniform(0, 1, n),
-        sh,
-    )
-    return Gaussians(*(torch.from_numpy(np.asarray(array, np.float32)) for array in arrays))
-
 
 def zstd_missing() -> bool:
     for name in ("compression.zstd", "backports.zstd"):
@@ -66,12 +51,6 @@ def zstd_missing() -> bool:
 
 
 needs_zstd = pytest.mark.skipif(zstd_missing(), reason="neither Python 3.14 nor backports.zstd is here")
-
-
-def angles(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Angles in radians between rotations [N, 4]."""
-    a, b = (torch.nn.functional.normalize(q.double(), dim=1) for q in (a, b))
-    return 2 * (a * b).sum(dim=1).abs().clamp(max=1).acos()
 
 
 @pytest.mark.parametrize("length", [1e-38, 1e-30, 1e-20, 1e20, 1e30, 1e38])
@@ -712,18 +691,6 @@ def test_a_frame_holds_what_the_table_says(tmp_path: Path) -> None:
         finally:
             tracemalloc.stop()
         assert peak < 4 * MEBIBYTE
-
-
-def refused_in_little_memory(path: Path, message: str) -> None:
-    tracemalloc.start()
-    try:
-        with pytest.raises(SceneError, match=message) as raised:
-            read_scene(path)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert str(raised.value).startswith(f"{path}: ")
-    assert peak < 4 * MEBIBYTE
 
 
 def bomb(head: bytes, size: int) -> bytes:

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
+import gpu_forms
+import gpu_kernels
+import gpu_rates
+import gpu_scenes
+import gpu_times
 import pytest
 import torch
+from gpu_kernels import Count, Kernel
+from gpu_rates import Rates
+from gpu_rows import Rows, read_rows
 
 import splat
-
-REPOSITORY = Path(__file__).resolve().parent.parent
-sys.path.append(str(REPOSITORY / "benchmarks"))
-
-import gpu_forms  # noqa: E402
-import gpu_kernels  # noqa: E402
-import gpu_rates  # noqa: E402
-import gpu_scenes  # noqa: E402
-import gpu_times  # noqa: E402
-from gpu_kernels import Count, Kernel  # noqa: E402
-from gpu_rates import Rates  # noqa: E402
-from gpu_rows import Rows, read_rows  # noqa: E402
 
 pytestmark = [pytest.mark.slow, pytest.mark.once]
 SCENE = "tiny"

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import os
 import stat
-import sys
 from pathlib import Path
 
+import gpu_counters
+import gpu_pack
+import gpu_sanitizer
 import pytest
-
-REPOSITORY = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(REPOSITORY / "ci"), str(REPOSITORY / "benchmarks")]
-
-import gpu_counters  # noqa: E402
-import gpu_pack  # noqa: E402
-import gpu_sanitizer  # noqa: E402
-from gpu_names import short_name  # noqa: E402
-from gpu_pack import Refused  # noqa: E402
-from gpu_rows import SKIPPED, Rows, read_rows  # noqa: E402
+from gpu_names import short_name
+from gpu_pack import Refused
+from gpu_rows import SKIPPED, Rows, read_rows
 
 pytestmark = pytest.mark.once
 

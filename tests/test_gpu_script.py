@@ -10,18 +10,15 @@ import time
 from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "ci"), str(ROOT / "benchmarks")]
-
-from gpu import Step, run_step  # noqa: E402
+from folders import REPOSITORY
+from gpu import Step, run_step
 
 pytestmark = pytest.mark.once
 
 
 def gpu(*arguments: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "PYTHON": sys.executable, **env}
-    return subprocess.run([ROOT / "ci" / "gpu", *arguments], env=env, capture_output=True, text=True, check=False)
+    return subprocess.run([REPOSITORY / "ci" / "gpu", *arguments], env=env, capture_output=True, text=True, check=False)
 
 
 def run(tmp_path: Path, script: str, seconds: int = 60) -> str:

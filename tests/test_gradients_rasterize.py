@@ -5,7 +5,6 @@ differences in float64, the same for any number of threads and any instruction s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
 from typing import Any
 
 import hypothesis.strategies as st
@@ -13,183 +12,17 @@ import pytest
 import reference_rasterizer as reference
 import torch
 from hypothesis import HealthCheck, given, settings
+from operator_arguments import OPS, PARAMETERS, Arguments, gaussians, random_v
+from rasterize_reference import TOLERANCE, Case, assert_near, by_reference, tiles
 from torch import Tensor, library
 
 from splat import _kernels
 from splat.ops.absgrad import rasterize_with_absgrad
 
 _kernels.require(torch.device("cpu"))
-OPS = torch.ops.splat
 pytestmark = pytest.mark.once
 
 KINDS = ("any", "edges", "clamped", "saturated", "thin", "huge", "beside")
-PARAMETERS = ("means2d", "conics", "colors", "opacities", "backgrounds")
-TOLERANCE = 1e-3
-
-Arguments = dict[str, Any]
-
-
-def gaussians(
-    seed: int,
-    kind: str = "any",
-    images: int = 1,
-    count: int = 20,
-    width: int = 37,
-    height: int = 23,
-    channels: int = 3,
-    tile_size: int = 16,
-    packed: bool = False,
-    has_background: bool = True,
-    has_masks: bool = False,
-) -> Arguments:
-    """Arguments of rasterize: random Gaussians in the plane of each image."""
-    generator = torch.Generator().manual_seed(seed)
-
-    def uniform(low: float, high: float, *shape: int) -> Tensor:
-        return low + (high - low) * torch.rand(shape, generator=generator)
-
-    size = torch.tensor([width, height])
-    means = uniform(-0.1, 1.1, images, count, 2) * size
-    low, high = {"thin": (0.3, 0.5), "huge": (20.0, 300.0)}.get(kind, (0.6, 8.0))
-    deviations = uniform(low, high, images, count, 2)
-    angle = uniform(0, torch.pi, images, count)
-    opacities = uniform(0.05, 0.95, images, count)
-    if kind == "edges":
-        means = (means / tile_size).round() * tile_size + torch.randint(-1, 2, means.shape, generator=generator) / 2
-    elif kind == "clamped":
-        means = means.floor() + 0.5
-        opacities = uniform(0.998, 1.0, images, count)
-    elif kind == "saturated":
-        opacities = uniform(0.9, 0.99, images, count)
-        deviations = deviations + 10
-    elif kind == "thin":
-        deviations[..., 0] = uniform(1, 60, images, count)
-    elif kind == "beside":
-        means = means + size * torch.tensor([1.2, 0.0])
-    axis = torch.stack([angle.cos(), angle.sin()], -1)
-    other = torch.stack([-angle.sin(), angle.cos()], -1)
-    a, b = deviations[..., 0, None, None] ** -2, deviations[..., 1, None, None] ** -2
-    inverse = a * axis[..., None] * axis[..., None, :] + b * other[..., None] * other[..., None, :]
-    conics = torch.stack([inverse[..., 0, 0], inverse[..., 0, 1], inverse[..., 1, 1]], -1)
-    values = {
-        "means2d": means,
-        "conics": conics,
-        "colors": uniform(-0.5, 1.5, images, count, channels),
-        "opacities": opacities,
-    }
-    lists = {"depths": uniform(1, 2, images, count), "radii": torch.full((images, count, 2), 1000, dtype=torch.int32)}
-    keep = torch.rand(images, count, generator=generator) < 0.8
-    if packed:
-        values, lists = ({name: value[keep] for name, value in part.items()} for part in (values, lists))
-    columns, rows = -(-width // tile_size), -(-height // tile_size)
-    _, flatten_ids, offsets = OPS.intersect(
-        values["means2d"],
-        lists["radii"],
-        lists["depths"],
-        values["conics"],
-        values["opacities"],
-        keep.nonzero()[:, 0] if packed else None,
-        images,
-        tile_size,
-        columns,
-        rows,
-    )
-    return values | {
-        "backgrounds": uniform(0, 1, images, channels) if has_background else None,
-        "masks": torch.rand(images, rows, columns, generator=generator) < 0.7 if has_masks else None,
-        "width": width,
-        "height": height,
-        "tile_size": tile_size,
-        "isect_offsets": offsets,
-        "flatten_ids": flatten_ids,
-    }
-
-
-@dataclass(frozen=True)
-class Gradients:
-    """Gradients of rasterize's parameters, in the parameters' shapes."""
-
-    means2d: Tensor
-    conics: Tensor
-    colors: Tensor
-    opacities: Tensor
-    backgrounds: Tensor
-
-    def items(self) -> list[tuple[str, Tensor]]:
-        return [(field.name, getattr(self, field.name)) for field in fields(self)]
-
-
-@dataclass(frozen=True)
-class Case:
-    """One rendering, the gradients that come from its images, and what the reference makes of both."""
-
-    arguments: Arguments
-    v_colors: Tensor
-    v_alphas: Tensor
-    colors: Tensor
-    alphas: Tensor
-    gradients: Gradients
-    absolute: Gradients
-    """Sums over the pixels of the absolute values of what each adds."""
-    compared: Tensor
-    """[I, H, W] bool: pixels where float32 cannot decide otherwise. The gradients of the others are zero."""
-
-
-def tiles(arguments: Arguments) -> Iterator[tuple[int, slice, slice, Tensor, bool]]:
-    """Image, rows, columns, list of Gaussians and mask of each tile."""
-    size, offsets = arguments["tile_size"], arguments["isect_offsets"]
-    ends = [*offsets.flatten().tolist(), len(arguments["flatten_ids"])]
-    masks = torch.ones_like(offsets, dtype=torch.bool) if arguments["masks"] is None else arguments["masks"]
-    for tile, (image, row, column) in enumerate(torch.ones_like(offsets).nonzero().tolist()):
-        rows = slice(row * size, min((row + 1) * size, arguments["height"]))
-        columns = slice(column * size, min((column + 1) * size, arguments["width"]))
-        ids = arguments["flatten_ids"][ends[tile] : ends[tile + 1]].long()
-        rendered = bool(masks[image, row, column])
-        yield image, rows, columns, ids if rendered else ids[:0], rendered
-
-
-def by_reference(arguments: Arguments, seed: int = 0) -> Case:
-    """Each pixel gets its own copy of the tile's Gaussians, whose gradients are what the pixel adds."""
-    generator = torch.Generator().manual_seed(seed)
-    images, channels = len(arguments["isect_offsets"]), arguments["colors"].shape[-1]
-    shape = (images, arguments["height"], arguments["width"])
-    colors, alphas = torch.zeros(*shape, channels).double(), torch.zeros(*shape, 1).double()
-    v_colors, v_alphas = (torch.randn(*shape, n, generator=generator) for n in (channels, 1))
-    compared = torch.zeros(shape, dtype=torch.bool)
-    dimension = arguments["means2d"].dim() - 1
-    flat = {name: arguments[name].flatten(0, dimension - 1).double() for name in PARAMETERS[:4]}
-    sums = {name: [torch.zeros_like(value) for _ in range(2)] for name, value in flat.items()}
-    sums["backgrounds"] = [torch.zeros(images, channels).double() for _ in range(2)]
-    for image, rows, columns, ids, _ in tiles(arguments):
-        y, x = torch.meshgrid(torch.arange(shape[1])[rows], torch.arange(shape[2])[columns], indexing="ij")
-        pixels = torch.stack([x.flatten(), y.flatten()], 1).double() + 0.5
-        own = [value[ids].expand(len(pixels), *value[ids].shape) for value in flat.values()]
-        background = torch.zeros(channels) if arguments["backgrounds"] is None else arguments["backgrounds"][image]
-        own = [value.clone().requires_grad_() for value in (*own, background.double().expand(len(pixels), -1))]
-        blended = reference.blend(*own, pixels)
-        here = (image, rows, columns)
-        extent = colors[here].shape[:2]
-        colors[here] = blended.colors.detach().reshape(*extent, channels)
-        alphas[here] = blended.alphas.detach().reshape(*extent, 1)
-        compared[here] = ~blended.doubtful.reshape(extent)
-        for v in (v_colors, v_alphas):
-            v[here] *= compared[here][..., None]
-        added = torch.autograd.grad(
-            (blended.colors, blended.alphas),
-            own,
-            (v_colors[here].flatten(0, 1).double(), v_alphas[here].flatten(0, 1).double()),
-        )
-        for (signed, absolute), value in zip(list(sums.values())[:4], added[:4], strict=True):
-            signed.index_add_(0, ids, value.sum(0))
-            absolute.index_add_(0, ids, value.abs().sum(0))
-        sums["backgrounds"][0][image] += added[4].sum(0)
-        sums["backgrounds"][1][image] += added[4].abs().sum(0)
-    shapes = [arguments[name].shape for name in PARAMETERS[:4]] + [sums["backgrounds"][0].shape]
-    gradients, absolute = (
-        Gradients(*(value[i].reshape(shape) for value, shape in zip(sums.values(), shapes, strict=True)))
-        for i in range(2)
-    )
-    return Case(arguments, v_colors, v_alphas, colors, alphas, gradients, absolute, compared)
 
 
 def backward(arguments: Arguments, v_colors: Tensor, v_alphas: Tensor, absgrad: bool = False) -> tuple[Tensor, ...]:
@@ -199,14 +32,6 @@ def backward(arguments: Arguments, v_colors: Tensor, v_alphas: Tensor, absgrad: 
         **arguments, alphas=alphas, last_ids=last_ids, v_colors=v_colors, v_alphas=v_alphas, absgrad=absgrad
     )
     return found
-
-
-def assert_near(found: Tensor, expected: Tensor, absolute: Tensor, what: str) -> None:
-    """Within 1e-3 of what the pixels add, in absolute values: sums may cancel."""
-    off = (found.double() - expected).abs()
-    allowed = TOLERANCE * absolute + 1e-9
-    assert found.shape == expected.shape
-    assert (off <= allowed).all(), f"{what}: off by {(off / allowed).max():.3g} times the tolerance"
 
 
 def check(arguments: Arguments, seed: int = 0) -> Case:
@@ -334,15 +159,6 @@ def torch_gradients(arguments: Arguments, v_colors: Tensor, v_alphas: Tensor) ->
     colors, alphas, last_ids = OPS.rasterize(**arguments | leaves)
     assert not last_ids.requires_grad
     return torch.autograd.grad((colors, alphas), list(leaves.values()), (v_colors, v_alphas))
-
-
-def random_v(arguments: Arguments) -> tuple[Tensor, Tensor]:
-    """Gradients for the images and the alphas."""
-    generator = torch.Generator().manual_seed(9)
-    shape = (len(arguments["isect_offsets"]), arguments["height"], arguments["width"])
-    return torch.randn(*shape, arguments["colors"].shape[-1], generator=generator), torch.randn(
-        *shape, 1, generator=generator
-    )
 
 
 @pytest.mark.parametrize("has_background", [False, True])

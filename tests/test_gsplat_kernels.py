@@ -5,9 +5,7 @@ Its installed package has their sources, which nvcc compiles to PTX for tests/si
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -19,7 +17,6 @@ import splat
 from splat import _kernels
 
 gsplat = pytest.importorskip("gsplat", reason="its kernels are executed; ci/test installs it")
-sys.path.append(str(Path(__file__).resolve().parent.parent / "benchmarks"))
 import gsplat_sources  # noqa: E402
 from simt.gsplat_kernels import CompiledModule, build_gsplat, in_place_of  # noqa: E402
 

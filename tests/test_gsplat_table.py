@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import inspect
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from folders import REPOSITORY
 from scenes import random_scene
 
 import splat
 from splat.compat import gsplat14
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "gsplat.md"
+PAGE = REPOSITORY / "docs" / "gsplat.md"
 VERDICTS = {"same", "better", "stricter", "not supported"}
 VERDICTS_14 = {"same", "new", "renamed", "changed"}
 FUNCTIONS = [name for name in splat.__all__ if inspect.isfunction(getattr(splat, name)) and name != "build_info"]

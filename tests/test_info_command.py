@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from command_runs import run
 from PIL import Image
-from test_commands import run
-from test_formats import some_scene
-from test_ply import columns, ply
+from ply_files import columns, ply
+from scene_files import some_scene
 
 from splat.scene.formats import WRITERS, losses_of, write_scene
 from splat.scene.gaussians import SH_C0

@@ -8,6 +8,7 @@ from zipfile import ZipFile
 
 import pytest
 import torch
+from folders import REPOSITORY
 from processes import RunPython
 
 import splat
@@ -64,7 +65,6 @@ def test_it_fits_this_machine() -> None:
 
 @pytest.mark.needs_torch("cuda")
 def test_no_kernel_spills_and_eight_blocks_of_a_tile_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(Path(__file__).resolve().parents[1] / "benchmarks")
     import kernel_resources
 
     uses = kernel_resources.read(kernel_resources.installed_library())
@@ -106,10 +106,9 @@ except splat.IncompatibleArtifactError as error:
 
 
 def test_the_source_tree_says_that_it_is_not_installed(run_python: RunPython) -> None:
-    checkout = Path(__file__).resolve().parents[1]
-    done = run_python("import splat", path=[checkout], check=False)
+    done = run_python("import splat", path=[REPOSITORY], check=False)
     assert done.returncode == 1
-    assert f"this is splat's source tree ({checkout / 'splat'})" in done.stderr
+    assert f"this is splat's source tree ({REPOSITORY / 'splat'})" in done.stderr
     assert "pip install ." in done.stderr
 
 

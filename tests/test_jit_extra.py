@@ -10,11 +10,11 @@ from pathlib import Path
 from zipfile import ZipFile
 
 from declared import make_distribution
+from folders import REPOSITORY
 from kernelwheel.compiler.toolchain.clang_toolkit import PARTS
 from packaging.requirements import Requirement
 from processes import run
 
-REPOSITORY = Path(__file__).resolve().parents[1]
 # torch 2.11.0 itself requires cuda-toolkit==13.0.2.
 TORCH, TOOLKIT = "2.11.0", "13.0.2"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from ksplat_files import KsplatPart, ksplat_file
-from test_formats import refused_in_little_memory
+from scene_files import refused_in_little_memory
 
 from splat.scene.file_input import LeftOutWarning
 from splat.scene.formats import FORMATS, read_scene

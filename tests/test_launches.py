@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
-import sys
-from pathlib import Path
-
-import pytest
-
-sys.path.append(str(Path(__file__).resolve().parent.parent / "benchmarks"))
 
 import launches
+import pytest
 
 pytestmark = [pytest.mark.slow, pytest.mark.once]
 

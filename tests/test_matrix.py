@@ -9,16 +9,12 @@ import sys
 from pathlib import Path
 from zipfile import ZipFile
 
+import matrix
+import matrix_arm
+import matrix_environment
 import pytest
-
-REPOSITORY = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(REPOSITORY / "ci"))
-
-import matrix  # noqa: E402
-import matrix_arm  # noqa: E402
-import matrix_environment  # noqa: E402
-from matrix_environment import Workplace, offered_torches, pythons_at_hand, try_pair  # noqa: E402
-from matrix_rows import Pair, Row, compare, ends, newest_patches, pairs_of  # noqa: E402
+from matrix_environment import Workplace, offered_torches, pythons_at_hand, try_pair
+from matrix_rows import Pair, Row, compare, ends, newest_patches, pairs_of
 
 pytestmark = pytest.mark.once
 HOST_PLATFORM = platform.python_version()

@@ -8,6 +8,17 @@ from typing import Any
 
 import pytest
 import torch
+from operator_arguments import (
+    GEOMETRY,
+    HEIGHT,
+    TILE,
+    WIDTH,
+    Arguments,
+    covariance_arguments,
+    project_arguments,
+    shaded_arguments,
+    spoiled_arguments,
+)
 from processes import RunPython
 from reference_rasterizer import sh_basis
 from scenes import random_scene
@@ -21,39 +32,7 @@ from splat.ops.intersection import intersection_keys
 _kernels.require(torch.device("cpu"))
 OPS = torch.ops.splat
 
-WIDTH, HEIGHT, TILE = 70, 45, 16
 ALPHA_MIN = 1 / 255
-
-Arguments = dict[str, Any]
-
-
-def project_arguments(seed: int = 0, gaussians: int = 300, views: tuple[str, ...] = ("front", "close")) -> Arguments:
-    scene = random_scene(seed, gaussians=gaussians, width=WIDTH, height=HEIGHT, size="mixed", views=views)
-    return {
-        "means": scene.means,
-        "quats": scene.quats,
-        "scales": scene.scales,
-        "covars": None,
-        "opacities": scene.opacities,
-        "coeffs": None,
-        "viewmats": scene.viewmats,
-        "Ks": scene.Ks,
-        "width": WIDTH,
-        "height": HEIGHT,
-        "eps2d": 0.3,
-        "near_plane": 0.01,
-        "far_plane": 1e10,
-        "radius_clip": 0.0,
-        "antialiased": False,
-        "camera_model": 0,
-        "degree": 0,
-        "direct": None,
-    }
-
-
-def shaded_arguments() -> Arguments:
-    coeffs = torch.randn(1, 300, 16, 3, generator=torch.Generator().manual_seed(3))
-    return project_arguments() | {"coeffs": coeffs, "degree": 3}
 
 
 def harmonics_arguments(degree: int = 3) -> Arguments:
@@ -90,22 +69,6 @@ def project_backward_arguments() -> Arguments:
 def harmonics_backward_arguments() -> Arguments:
     arguments = harmonics_arguments()
     return arguments | {"v_colors": random_like(arguments["directions"])}
-
-
-def spoiled_arguments(name: str, value: float = torch.nan, sets: int = 1) -> Arguments:
-    """Those of `project` with `value` in every seventh Gaussian's `name`: one of the parameters, coeffs or direct."""
-    direct = torch.rand(sets, 300, 5, generator=torch.Generator().manual_seed(4))
-    arguments = {
-        "coeffs": shaded_arguments,
-        "covars": covariance_arguments,
-        "direct": lambda: project_arguments() | {"direct": direct},
-    }.get(name, project_arguments)()
-    if name == "coeffs":
-        arguments["coeffs"] = arguments["coeffs"].repeat(sets, 1, 1, 1)
-    arguments[name] = arguments[name].clone()
-    rows = arguments[name][:, ::7] if name in ("coeffs", "direct") else arguments[name][::7, None]
-    rows[..., -1] = value
-    return arguments
 
 
 def intersect_arguments(tile_size: int = TILE, **changes: Any) -> Arguments:
@@ -218,11 +181,6 @@ def instruction_set() -> Iterator[Callable[[str], str]]:
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_torch_finds_the_operator_well_made(name: str) -> None:
     library.opcheck(getattr(OPS, name).default, (), EXAMPLES[name]())
-
-
-def covariance_arguments() -> Arguments:
-    shape = {"quats": None, "scales": None, "covars": torch.tensor([0.02, 0.0, 0.01, 0.03, 0.0, 0.02]).repeat(300, 1)}
-    return project_arguments() | shape
 
 
 DIFFERENTIABLE: list[tuple[str, Callable[[], Arguments]]] = [
@@ -375,9 +333,6 @@ def test_project_without_opacities_reaches_furthest() -> None:
     without = OPS.project(**arguments | {"opacities": None})[0]
     assert (without >= with_opacities).all()
     assert (without > with_opacities).any()
-
-
-GEOMETRY = ("means", "quats", "scales", "covars", "opacities")
 
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import photographs
 import pytest
-from test_fit_command import run
+from fit_runs import run
 
 from splat.commands import output_lock
 from splat.commands.output_lock import locked

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
+from folders import REPOSITORY
 
 pytestmark = pytest.mark.once
 
-REPOSITORY = Path(__file__).resolve().parent.parent
 # Folders of torch and of CUDA, of which pages name files too.
 OTHERS = ("torch/", "crt/")
 

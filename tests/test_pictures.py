@@ -10,21 +10,21 @@ import browser
 import numpy as np
 import processes
 import pytest
+from folders import REPOSITORY
 from PIL import Image
 
-ROOT = Path(__file__).resolve().parent.parent
-SCRIPT = ROOT / "ci" / "pictures.py"
+SCRIPT = REPOSITORY / "ci" / "pictures.py"
 MOST_BYTES = 150_000
 
 
 def test_the_pages_show_pictures_that_are_there_and_all_of_them() -> None:
     shown = set()
-    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+    for page in [REPOSITORY / "README.md", *(REPOSITORY / "docs").glob("*.md")]:
         for link in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
             path = (page.parent / link).resolve()
             assert path.is_file(), f"{page.name}: {link}"
             shown.add(path)
-    assert shown == set((ROOT / "docs" / "pictures").iterdir())
+    assert shown == set((REPOSITORY / "docs" / "pictures").iterdir())
     assert all(path.stat().st_size <= MOST_BYTES for path in shown)
 
 
@@ -42,7 +42,7 @@ def test_they_are_made_anew(tmp_path: Path, name: str) -> None:
     (made,) = (tmp_path / "made").iterdir()
     assert made.name == name
     assert made.stat().st_size <= MOST_BYTES
-    before = ROOT / "docs" / "pictures" / name
+    before = REPOSITORY / "docs" / "pictures" / name
     if made.suffix == ".jpg":
         with Image.open(made) as image, Image.open(before) as old:
             assert image.size == old.size

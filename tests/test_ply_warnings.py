@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_commands import run
-from test_formats import some_scene
+from command_runs import run
+from scene_files import some_scene
 
 from splat.scene.formats import read_scene, write_scene
 from splat.scene.gaussians import Gaussians

@@ -11,10 +11,11 @@ from pathlib import Path
 import numpy as np
 import photographs
 import pytest
+from command_runs import run
+from folders import REPOSITORY
 from PIL import Image
-from test_commands import run
-from test_formats import some_scene
-from test_ply import columns, header, ply
+from ply_files import columns, header, ply
+from scene_files import some_scene
 
 from splat import cli
 from splat.commands import fit_command
@@ -246,7 +247,7 @@ def test_what_is_printable_stays() -> None:
 
 def test_nothing_but_one_module_prints() -> None:
     """So that whatever a command says has gone through `one_line`."""
-    folder = Path(__file__).resolve().parent.parent / "splat"
+    folder = REPOSITORY / "splat"
     printing = {
         path.relative_to(folder).as_posix()
         for path in folder.rglob("*.py")

@@ -8,9 +8,9 @@ from types import ModuleType
 import numpy as np
 import pytest
 import torch
+from operator_arguments import gaussians
 from simt.ptx_instructions import UnknownInstruction, statement
 from simt.ptx_translator import kernels_in, translate
-from test_gradients_rasterize import gaussians
 
 OPS = torch.ops.splat
 ENTRY = """

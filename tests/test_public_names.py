@@ -11,14 +11,13 @@ from typing import Literal, get_args, get_type_hints
 
 import processes
 import pytest
+from folders import REPOSITORY
 from processes import RunPython
 
 import splat
 from splat._missing_names import MISSING
 
 pytestmark = pytest.mark.once
-
-REPOSITORY = Path(__file__).resolve().parents[1]
 
 
 def test_the_package_shows_its_public_names_alone() -> None:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from zipfile import ZipFile
 
 import pytest
+from folders import REPOSITORY
 from kernelwheel.compiler.cmake_driver import CMAKE_VERSION, NINJA_VERSION
 from kernelwheel.compiler.cross.packaged_part import WHEELS
 from kernelwheel.compiler.toolchain.clang_toolkit import PARTS
@@ -21,8 +22,7 @@ from kernelwheel.project.package import read_toml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-ROOT = Path(__file__).resolve().parents[1]
-LOCKS = ROOT / "ci" / "locks"
+LOCKS = REPOSITORY / "ci" / "locks"
 PYTHONS = ["3.10", "3.11", "3.12", "3.13", "3.14"]
 
 
@@ -36,7 +36,7 @@ NEEDED = {
     "release": named_in("release.in"),
     "release-older": named_in("release-older.in"),
     "build": [
-        *read_toml(ROOT / "pyproject.toml")["build-system"]["requires"],
+        *read_toml(REPOSITORY / "pyproject.toml")["build-system"]["requires"],
         f"cmake{CMAKE_VERSION}",
         f"ninja{NINJA_VERSION}",
         *(f"{name}; sys_platform == 'linux'" for name in (*WHEELS, *PARTS)),  # of another platform, the same releases
@@ -102,7 +102,7 @@ def test_torch_and_nvcc_are_for_one_release_of_cuda() -> None:
 
 
 def test_the_scripts_install_nothing_that_is_not_locked() -> None:
-    wheels = (ROOT / "ci" / "wheels").read_text(encoding="utf-8")
+    wheels = (REPOSITORY / "ci" / "wheels").read_text(encoding="utf-8")
 
     assert re.findall(r"^make_\w+ .*$", wheels, re.MULTILINE) == [
         "make_locked_venv release",
@@ -152,7 +152,7 @@ chmod +x "$3/bin/pip"
 @pytest.mark.once
 def test_an_environment_has_what_its_lock_lists_by_its_digest(index: Path, tmp_path: Path) -> None:
     (tmp_path / "ci" / "locks").mkdir(parents=True)
-    shutil.copy2(ROOT / "ci" / "lib.sh", tmp_path / "ci")
+    shutil.copy2(REPOSITORY / "ci" / "lib.sh", tmp_path / "ci")
     digest = make_wheel(index, "one")
     python = tmp_path / "python"
     python.write_text(PYTHON.format(sys.executable))

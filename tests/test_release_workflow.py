@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from folders import REPOSITORY
 from ruamel.yaml import YAML  # check-jsonschema brings it
 
 pytestmark = pytest.mark.once
 
-ROOT = Path(__file__).resolve().parents[1]
-FILE = ROOT / ".github" / "workflows" / "release.yml"
+FILE = REPOSITORY / ".github" / "workflows" / "release.yml"
 WORKFLOW: dict[str, Any] = YAML(typ="safe").load(FILE.read_text(encoding="utf-8"))
 JOBS: dict[str, dict[str, Any]] = WORKFLOW["jobs"]
 # How the host runs a script whose shell is called bash.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import stat
 from pathlib import Path
@@ -11,29 +10,14 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from ply_files import columns, ply
+from render_runs import failure, parse, render
 from scenes import real_scene
-from test_ply import columns, ply
 
 from splat.commands import render_command
-from splat.commands.printing import CommandParser
 from splat.scene.builtin import knot_scene
 from splat.scene.formats import write_scene
 from splat.scene.image import to_8_bit, write_png
-
-
-def parse(*arguments: str | Path) -> argparse.Namespace:
-    parser = CommandParser(prog="splat render")
-    render_command.add_arguments(parser)
-    return parser.parse_args([str(argument) for argument in arguments])
-
-
-def render(out: Path, *arguments: str | Path) -> np.ndarray:
-    """Pixels of the picture, float, [H, W, 3]."""
-    assert render_command.run(parse("-o", out, "--device", "cpu", *arguments)) == 0
-    with Image.open(out) as image:
-        assert image.format == "PNG"
-        assert image.mode == "RGB"
-        return np.asarray(image, dtype=float)
 
 
 def test_the_builtin_scene(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -133,16 +117,6 @@ def test_values_become_bytes() -> None:
     assert to_8_bit(values).flatten().tolist() == [0, 0, 128, 255, 255, 0]
     with pytest.raises(ValueError, match=r"shape \[H, W, 3\], found \[4, 4\]"):
         to_8_bit(torch.zeros(4, 4))
-
-
-def failure(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
-    """Run what exits with 1 and return its one line on stderr."""
-    assert render_command.run(parse(*arguments)) == 1
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("splat: ")
-    assert err.count("\n") == 1
-    return err
 
 
 def test_scenes_that_cannot_be_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from cameras import middle_of, place, some_cameras
 from PIL import Image
-from test_camera_path import middle_of, place, some_cameras
-from test_formats import some_scene
-from test_render_command import failure, parse, render
+from render_runs import failure, parse, render
+from scene_files import some_scene
 
 from splat.commands import frame_writing, render_command
 from splat.commands.memory import NotEnoughMemory

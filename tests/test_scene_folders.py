@@ -11,8 +11,8 @@ from zipfile import ZipFile
 import numpy as np
 import pytest
 import torch
-from test_commands import run
-from test_formats import some_scene
+from command_runs import run
+from scene_files import some_scene
 
 from splat.scene.camera import orbit
 from splat.scene.camera_list import write_cameras

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from test_commands import run
-from test_formats import some_scene
-from test_render_command import render
+from command_runs import run
+from render_runs import render
+from scene_files import some_scene
 
 from splat.scene.camera import UP_AXES, orbit
 from splat.scene.edits import crop_scene, limit_degree, merge_scenes, prune_scene, shift_scene

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scene_files import MEBIBYTE, angles, refused_in_little_memory, some_scene
 from sog_files import sog_archive, sog_meta, sog_parts, webp
-from test_formats import MEBIBYTE, angles, refused_in_little_memory, some_scene
 
 from splat.scene import sog_writer
 from splat.scene.codebooks import codebook, palette

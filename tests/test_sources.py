@@ -9,11 +9,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from folders import REPOSITORY
 from programs import find_optional
 
 pytestmark = pytest.mark.once
 
-REPOSITORY = Path(__file__).resolve().parent.parent
 CSRC = REPOSITORY / "csrc"
 SOURCES = sorted(path for path in CSRC.rglob("*") if path.suffix in {".h", ".cuh", ".cpp", ".cu"})
 INSTRUCTION_SETS = sorted((CSRC / "cpu").glob("rasterize_block_*.cpp"))

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from test_render_command import render
+from render_runs import render
 
 from splat.scene.builtin import knot_scene
 from splat.scene.camera import orbit

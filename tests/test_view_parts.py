@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from test_render_command import render
+from render_runs import render
 
 from splat.scene.builtin import knot_scene
 from splat.scene.camera import Camera, FirstView, orbit

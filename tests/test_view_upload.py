@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from test_view_server import FRONT, Drawn, Page, options, place, session_of, wait
+from viewer_page import FRONT, Drawn, Page, options, place, session_of, wait
 
 from splat.scene.builtin import knot_scene
 from splat.scene.formats import read_scene, write_scene

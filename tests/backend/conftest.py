@@ -11,6 +11,7 @@ import pytest
 from builds import Wheel, build, pip_wheel
 from declared import make_distribution
 from editables import REQUIRE, SMALL, Editable, make_editable, make_user
+from folders import HELPERS
 from kept import compile_entry
 
 Checkout = Callable[[], Path]
@@ -92,6 +93,6 @@ def small(tmp_path: Path) -> Editable:
 def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The library to preload so that calls fail; fault_shim.c says how."""
     library = tmp_path_factory.mktemp("shim") / "fault_shim.so"
-    source = Path(__file__).with_name("fault_shim.c")
+    source = HELPERS / "fault_shim.c"
     subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-w", source, "-o", library, "-ldl"], check=True)
     return library

@@ -12,10 +12,10 @@ import pytest
 from builds import TORCH, Wheel, build
 from declared import make_package
 from elftools.elf.elffile import ELFFile
+from folders import REPOSITORY
 from kernelwheel.compiler.elf_inspect import needed
 from processes import run
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 FOLDER = Path(os.environ.get("SPLAT_TEST_AARCH64") or "/nowhere")
 FOR_ARM = {
     "platform": "linux-aarch64",

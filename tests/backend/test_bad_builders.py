@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 from builds import TORCH, Wheel, build, contents, needs_cuda_torch, pip_wheel
 from editables import build_compiler
+from folders import REPOSITORY
 from kernelwheel import requirements
 from kernelwheel.compiler.toolchain.cuda import decide_cuda
 from kernelwheel.compiler.toolchain.cxx import find_cxx
@@ -31,7 +32,6 @@ from standins import hide_packages, make_cxx, make_program, settings_with
 
 pytestmark = pytest.mark.once
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 Checkout = Callable[[], Path]
 
 

@@ -16,13 +16,13 @@ from zipfile import ZipFile
 
 import pytest
 from builds import needs_cuda_torch
+from folders import REPOSITORY
 from kernelwheel.compiler.toolchain.clang_toolkit import PARTS
 from kernelwheel.project.package import read_toml
 from packaging.requirements import Requirement
 from processes import RunPython
 
-ROOT = Path(__file__).parents[2]
-BACKEND = ROOT / "backend"
+BACKEND = REPOSITORY / "backend"
 
 
 def make_wheel(folder: Path, name: str, version: str, *requires: str) -> None:
@@ -42,7 +42,7 @@ def test_the_order_of_the_requirements_does_not_matter(project: str, tmp_path: P
     make_wheel(tmp_path, "torch", "2.15.0", "cuda-toolkit==13.2.2")
     make_wheel(tmp_path, "cuda-toolkit", "13.2.2")
     make_wheel(tmp_path, "cuda-toolkit", "13.5.0")
-    declared = map(Requirement, read_toml(ROOT / project)["build-system"]["requires"])
+    declared = map(Requirement, read_toml(REPOSITORY / project)["build-system"]["requires"])
     needed = [str(each) for each in declared if each.name in ("torch", "cuda-toolkit")]
     assert len(needed) == 2
 

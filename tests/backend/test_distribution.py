@@ -17,12 +17,12 @@ import pytest
 from builds import TORCH
 from declared import PIP, make_user_index
 from editables import REQUIRE, SMALL
+from folders import REPOSITORY
 from kernelwheel.project.package import read_toml
 from kernelwheel.requirements import TO_ADOPT
 from packaging.requirements import Requirement
 from processes import RunPython, run
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 TWICE = "torch.ops.tiny.twice(torch.ones(2)).tolist() == [2.0, 2.0]"
 
 pytestmark = [pytest.mark.slow, pytest.mark.once]

@@ -22,6 +22,7 @@ from zipfile import ZipFile
 import pytest
 from builds import NATIVE, TORCH, Wheel, build, contents, uv
 from editables import SMALL
+from folders import REPOSITORY
 from kernelwheel.project.source_files import source_digests
 from offline import as_simple_index, make_index, make_wheel
 from processes import Done, RunPython, run
@@ -29,7 +30,6 @@ from processes import Done, RunPython, run
 pytestmark = pytest.mark.once
 
 Checkout = Callable[[], Path]
-REPOSITORY = Path(__file__).resolve().parents[2]
 # One architecture: it decides the Plan where torch has CUDA, and nothing elsewhere.
 ARCHS = {"TORCH_CUDA_ARCH_LIST": "9.0"}
 PIP = (sys.executable, "-m", "pip")

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from builds import TORCH, Wheel, build, contents, device_code, needs_cpu_torch, needs_cuda_torch, refused_build
 from editables import REQUIRE, Editable, make_editable
+from folders import BACKEND
 from kept import publish
 from kernelwheel.cli.manifest_text import manifest_text
 from kernelwheel.compiler.cmake_driver import CMAKE_VERSION
@@ -28,7 +29,6 @@ from scikit_build_core.cmake import CMake
 pytestmark = [pytest.mark.once, pytest.mark.slow]
 
 Checkout = Callable[..., Path]
-BACKEND = Path(__file__).resolve().parents[2] / "backend/kernelwheel"
 PYTHON = f"cp{sys.version_info.major}{sys.version_info.minor}"
 MINOR = re.match(r"\d+\.\d+", TORCH.version)[0]  # type: ignore[index]
 SCALE = "classic.scale(torch.arange(4.0), 2.5).tolist() == [0.0, 2.5, 5.0, 7.5]"
@@ -102,9 +102,9 @@ def test_no_path_of_the_builder_is_in_the_module(classic_wheel: Wheel, build_roo
 def test_the_wheel_has_the_loader_and_the_sources(classic_wheel: Wheel) -> None:
     packed = contents(classic_wheel.unpacked / "classic/_kernelwheel")
 
-    lines = sum(len(path.read_text().splitlines()) for path in BACKEND.glob("runtime/*.py"))
+    lines = sum(len(path.read_text().splitlines()) for path in BACKEND.glob("kernelwheel/runtime/*.py"))
 
-    assert set(packed) == {path.name for path in BACKEND.glob("runtime/*.py")}
+    assert set(packed) == {path.name for path in BACKEND.glob("kernelwheel/runtime/*.py")}
     assert len(packed) <= 40
     assert lines <= 5300
     assert {"scale.cpp", "scale_cuda.cu", "CMakeLists.txt"} <= set(contents(classic_wheel.native / "src"))
@@ -482,7 +482,8 @@ def configure(folder: Path, lines: str, least: str = "201703L", chosen: str = "1
         "cmake_minimum_required(VERSION 3.24)\nproject(tiny LANGUAGES NONE)\ninclude(KernelWheel)\n" + lines
     )
     cache = {
-        "CMAKE_MODULE_PATH": BACKEND / "cmake", "KERNELWHEEL_TORCH": folder / "torch", "KERNELWHEEL_OUTPUT": folder,
+        "CMAKE_MODULE_PATH": BACKEND / "kernelwheel" / "cmake",
+        "KERNELWHEEL_TORCH": folder / "torch", "KERNELWHEEL_OUTPUT": folder,
         "KERNELWHEEL_TORCH_TARGET": "0", "KERNELWHEEL_BINDING": "python",
     }  # fmt: skip
     cmake = CMake.default_search(version=SpecifierSet(CMAKE_VERSION)).cmake_path

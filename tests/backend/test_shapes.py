@@ -13,6 +13,7 @@ from zipfile import ZipFile
 import pytest
 from builds import TORCH, Wheel, build, cache_of, needs_cpu_torch, needs_cuda_torch, refused_build
 from declared import PIP, REPOSITORY, make_user_index
+from folders import HELPERS
 from kernelwheel.cli.manifest_text import manifest_text
 from kernelwheel.compiler.elf_inspect import needed
 from kernelwheel.runtime import manifest as manifests
@@ -101,7 +102,7 @@ def test_an_isolated_build_of_it_is_the_same(
 def cpp_extension_commands(project: Path, ours: dict[str, list[str]]) -> dict[str, list[str]]:
     """Its command line for each file, and for the library, by suffix; with the compiler of ours."""
     sources = ["ext.cpp", *(["distances.cu"] if TOOLKIT else [])]
-    script = Path(__file__).with_name("cpp_extension_commands.py")
+    script = HELPERS / "cpp_extension_commands.py"
     words = [str(TOOLKIT or ""), "nearest._C", str(project / "third_party/vectors"), *sources]
     env = {"TORCH_CUDA_ARCH_LIST": "9.0", "CXX": ours[".cpp"][0]}
     commands = json.loads(run([sys.executable, script, *words], cwd=project, env=env).stdout.splitlines()[-1])

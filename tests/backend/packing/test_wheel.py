@@ -19,9 +19,8 @@ from kernelwheel.runtime.artifact import Artifact
 from kernelwheel.runtime.errors import BuildError
 from kernelwheel.runtime.files import file_sha256
 from kernelwheel.store import manifest_file
-from samples import sample
+from samples import BYTES, LIBRARY, sample
 from standins import SOURCES, make_machine
-from test_manifest import BYTES, LIBRARY
 from wheel.wheelfile import WheelFile
 
 PLATFORM = "manylinux_2_28_x86_64"

@@ -1,0 +1,175 @@
+"""No message tells a user to install the package by name: on an index, the name may belong to somebody else."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from folders import REPOSITORY
+from kept import kernels_of
+from kernelwheel.compiler import compile as compile_module
+from kernelwheel.compiler import tools
+from kernelwheel.compiler.toolchain.cuda import no_nvcc
+from kernelwheel.compiler.toolchain.torch_files import Torch
+from kernelwheel.runtime import manifest, no_kernels
+from kernelwheel.runtime.compatible import Wanted, check
+from kernelwheel.runtime.errors import REINSTALL, KernelWheelError, command
+from kernelwheel.runtime.host import Host
+from kernelwheel.runtime.manifest import Manifest, Requires
+from samples import PLAN
+from standins import settings_with
+
+# What people read, and the sources of messages.
+WRITTEN = [
+    *(
+        path
+        for folder in ("backend", "splat", "docs", "csrc", "ci")
+        for path in sorted((REPOSITORY / folder).rglob("*"))
+    ),
+    *(REPOSITORY / name for name in ("README.md", "CHANGELOG.md", "pyproject.toml")),
+]
+# `pip install`, `uv pip install`, `python -m pip install`, `pip_install`, and the rest of the line.
+COMMAND = re.compile(r"\b(?:pip|pipx|uv)[ _](?:install|add|tool install|download|wheel)\b([^\n`]*)")
+# Requirements that name our packages, or the package that a message is about.
+OURS = re.compile(
+    r"(?:splat|tiny|classic|kernelwheel|splat-kernels|\{[\w.]*(?:package|name|distribution)\}|<package[^>]*>?)(?:\[[^]]*\])?(?:[=<>~!].*)?$",
+    re.IGNORECASE,
+)
+
+
+def own_names(text: str) -> list[str]:
+    """The words in a text's install commands that name the package itself, unless it is taken from one's own folder."""
+    return [
+        word
+        for command in COMMAND.findall(text)
+        if not command.startswith(" --no-index --find-links ")
+        for quoted in re.split(r"[\s,;()]+", command)
+        if OURS.match(word := quoted.strip("'\"."))
+    ]
+
+
+@pytest.mark.parametrize(
+    "advice",
+    [
+        "pip install 'splat[jit]'", "pip install --force-reinstall --no-deps splat==0.2.0", "uv pip install splat",
+        "pip install {package}", "pip install '{kernels.package}[jit]'", "pip install -U <package or wheel>",
+        "pip_install kernelwheel", "pip install --no-deps {manifest.package}=={version}",
+    ],
+)  # fmt: skip
+def test_such_advice_would_be_seen(advice: str) -> None:
+    assert own_names(advice)
+
+
+def test_no_source_and_no_page_advises_to_fetch_the_package_by_its_name() -> None:
+    texts = {path: path.read_text(encoding="utf-8") for path in WRITTEN if path.suffix in SUFFIXES and path.is_file()}
+    assert len(texts) > 80
+    assert sum(len(COMMAND.findall(text)) for text in texts.values()) > 15
+
+    found = {path.name: names for path, text in texts.items() if (names := own_names(text))}
+
+    assert found == {}
+
+
+SUFFIXES = {"", ".py", ".md", ".toml", ".cmake", ".txt", ".sh"}
+MANIFEST = Manifest(
+    package="tiny",
+    version="1.2.2",
+    fingerprint="f" * 64,
+    sources="5" * 64,
+    plan=PLAN,
+    digests={},
+    built_with={},
+    requires=Requires("2.99", "linux-x86_64", "glibc 9.9", "GLIBCXX_3.4.99", 13, "13.0", "13.2", "cp399"),
+    libraries=(),
+)
+HOSTS = [
+    Host("linux-x86_64", "glibc 2.36", "", "2.11.0+cu130", "13.0", "cp312", (12, 0), ((9, 0),)),
+    Host("linux-x86_64", "glibc 2.36", "GLIBCXX_3.4.30", "2.11.0+cu128", "12.8", "cp312", (12, 0), ((9, 0),)),
+    Host("darwin-arm64", "", "", "2.11.0", None, "cp312"),
+]
+
+
+OTHER = {**PLAN["content"], "sources": {}, "options": {"cxx-flags": ["-g"]}}
+
+
+def raised() -> list[str]:
+    """The remedies of as many kinds of messages as can be produced here."""
+    mismatches = [mismatch for host in HOSTS for mismatch in check(MANIFEST, host, Wanted("1.2.3", OTHER))]
+    torch = Torch(Path("torch"), "2.11.0+cu130", "13.0", None)
+    errors: list[KernelWheelError] = [
+        manifest.corrupt("x", "y"),
+        manifest.unreadable(Path("x"), OSError(24, "Too many open files")),
+        no_kernels.changed_sources("tiny", Path("x"), "5" * 64, "6" * 64, editable=False),
+        no_kernels.no_sources("tiny"),
+        no_kernels.incompatible("tiny", "cuda", mismatches),
+        no_kernels.other_gpu("tiny", Path("x"), mismatches),
+        no_nvcc(torch, [], settings_with()),
+    ]
+    advice = [no_kernels.no_artifact("tiny", Path("x")).remedy, *(mismatch.remedy for mismatch in mismatches)]
+    return [*advice, *(str(error) for error in errors)]
+
+
+def test_no_error_advises_to_fetch_the_package_by_its_name() -> None:
+    said = raised()
+
+    assert len({text.split()[0] for text in said}) > 5
+    assert [names for text in said if (names := own_names(text))] == []
+    assert sum(REINSTALL in text for text in said) >= 4
+
+
+def test_what_a_compile_needs_is_named_by_its_own_distributions(monkeypatch: pytest.MonkeyPatch) -> None:
+    pip, install, *names = shlex.split(tools.INSTALL_TOOLS)
+    monkeypatch.setattr("scikit_build_core.program_search.best_program", lambda *_, **__: None)
+
+    with pytest.raises(KernelWheelError) as caught:
+        tools.require_tools()
+
+    assert (pip, install) == ("pip", "install")
+    assert names == ["scikit-build-core<1.2", "pyelftools", "packaging>=24.2", "cmake", "ninja"]
+    assert caught.value.remedies[0] == tools.INSTALL_TOOLS
+    assert "cmake missing" in caught.value.found
+
+
+def test_without_nvcc_the_package_s_own_variable_is_a_way_out(tiny_checkout: Path, tmp_path: Path) -> None:
+    torch = Torch(Path("torch"), "2.11.0+cu130", "13.0", None)
+    settings = kernels_of(tiny_checkout, tmp_path).installed.settings
+
+    error = no_nvcc(torch, [], settings)
+
+    assert "TINY_CUDA=off" in error.remedies[-1]
+    assert "cuda-toolkit[nvcc" in error.remedies[0]
+
+
+@pytest.mark.parametrize(
+    ("number", "file", "names", "remedy"),
+    [
+        (errno.ENOSPC, "/cache/build/x.o", "/cache/build", "TINY_CACHE_DIR"),
+        (errno.EACCES, "/cache/build/x.o", "/cache/build", "TINY_CACHE_DIR"),
+        (errno.EACCES, "/checkout/native/one.cpp", "/checkout/native/one.cpp", "give this user permission to read it"),
+        (errno.EIO, "/cache/build/x.o", "/cache/build/x.o", "check the disk"),
+        (errno.EMFILE, "/usr/bin/ninja", "/usr/bin/ninja", "ulimit -n"),
+    ],
+)
+def test_a_file_that_a_compile_cannot_have_is_named_and_not_the_cache_blamed(
+    number: int, file: str, names: str, remedy: str
+) -> None:
+    no_kernels = OSError(number, os.strerror(number), file)
+
+    error = compile_module._refused_by_the_system(no_kernels, Path("/cache/build"), "TINY_CACHE_DIR")
+
+    assert error.required.endswith(names)
+    assert remedy in error.remedies[0]
+
+
+def test_every_command_that_is_advised_is_one_that_every_package_has() -> None:
+    """A package need not have commands of its own: tests/backend/cli/test_own_commands.py runs those of its copy."""
+    sources = (REPOSITORY / "backend/kernelwheel").rglob("*.py")
+
+    found = [path.name for path in sources if "python -m {" in path.read_text(encoding="utf-8")]
+
+    assert sorted(found) == ["errors.py"], "others call `command`"
+    assert command("tiny") == "python -m tiny._kernelwheel"

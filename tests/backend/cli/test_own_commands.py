@@ -1,0 +1,260 @@
+"""`python -m <package>._kernelwheel` and `python -m kernelwheel`: what they print, exit statuses."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+import sys
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+import warm_python
+from builds import needs_cpu_torch
+from editables import SMALL, Editable, make_editable
+from folders import BACKEND
+from kept import fill
+from kernelwheel.runtime.errors import command
+from kernelwheel.runtime.store import Store
+from processes import Done, run
+from wheel.wheelfile import WheelFile
+
+pytestmark = [pytest.mark.slow, pytest.mark.once]
+
+OWN = tuple(shlex.split(command("tiny"))[1:])
+ANY = ("-m", "kernelwheel")
+
+
+def call(user: Editable, *words: str | Path, **env: str) -> Done:
+    """`python` with these arguments, where tiny and kernelwheel can be imported."""
+    path = f"{user.checkout}:{BACKEND}"
+    return warm_python.run(words, cwd=user.folder, env={**user.environment, "PYTHONPATH": path, **env}, check=False)
+
+
+def succeed(user: Editable, *words: str | Path) -> str:
+    done = call(user, *words)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    return done.stdout
+
+
+def message(done: Done, status: int = 1) -> str:
+    """What a command says that fails with one message."""
+    assert (done.returncode, done.stdout) == (status, "")
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+@pytest.fixture
+def user(tmp_path: Path) -> Editable:
+    """A user with a copy of the backend in the package, and an empty cache."""
+    return make_editable(tmp_path / "user", SMALL)
+
+
+@needs_cpu_torch  # the entry has CPU kernels alone
+@pytest.mark.parametrize(("start", "package"), [(OWN, ()), (ANY, ("tiny",))], ids=["loader", "kernelwheel"])
+def test_the_commands_are_about_the_package(
+    compiled: Editable, start: tuple[str, ...], package: tuple[str, ...]
+) -> None:
+    path = succeed(compiled, *start, "cache", "path", *package)
+    entries = json.loads(succeed(compiled, *start, "cache", "list", *package, "--json"))["stores"][-1]["entries"]
+    view = json.loads(call(compiled, *start, "doctor", *package, "--json").stdout)
+
+    assert path == f"{compiled.cache}\n"
+    assert [entry["fits"] for entry in entries] == [True]
+    assert (view["package"], view["version"]) == ("tiny", "1.2.3")
+    assert list(view["loaded"]) == (["cpu"] if start == OWN else [])  # the other one does not import the package
+    assert view["stores"][-1]["folder"] == str(compiled.cache)
+    assert [call["outcome"] for call in view["next"] if call["device"] == "cpu"] == ["load"]
+
+
+def of_another_version(user: Editable) -> Path:
+    """A library in the user's cache that an import of this version does not look at."""
+    (entry,) = (path.parent for path in user.store.root.glob("*/manifest.json"))
+    return fill(Store(user.cache, "tiny", "1.2.2"), entry).folder / "libtiny_cpu.so"
+
+
+@needs_cpu_torch  # the entry has CPU kernels alone
+def test_doctor_prints_its_page_and_its_status_says_whether_something_needs_attention(compiled: Editable) -> None:
+    library = of_another_version(compiled)
+    good = call(compiled, *OWN, "doctor")
+    library.write_bytes(b"x")
+    bad = call(compiled, *OWN, "doctor")
+
+    assert "This machine has\n" in good.stdout
+    assert (good.returncode, "\nNo findings\n" in good.stdout) == (0, True)
+    assert (bad.returncode, "\nFindings\n" in bad.stdout) == (1, True)
+
+
+def test_what_an_error_advises_can_be_run(compiled: Editable) -> None:
+    library = of_another_version(compiled)
+    library.write_bytes(b"x")
+    (advice,) = re.findall(r"to quarantine: python (.*)", call(compiled, *OWN, "doctor").stdout)
+
+    done = call(compiled, *shlex.split(advice))
+
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "damaged: " in done.stdout
+    assert not library.exists()
+
+
+def test_what_takes_a_compiler_is_asked_of_kernelwheel(compiled: Editable) -> None:
+    done = json.loads(succeed(compiled, *OWN, "cache", "build", "--cuda", "off", "--json"))
+    words = [sys.executable, *OWN, "cache", "build"]
+    without = run(words, cwd=compiled.folder, env=without_kernelwheel(compiled), check=False)
+
+    assert (done["compiled"], done["kernels"]) == (False, "CPU")
+    assert "kernels cannot be compiled here: the compiler is not installed" in message(without)
+    assert "pip install 'kernelwheel[jit]'" in without.stderr
+
+
+def without_kernelwheel(user: Editable) -> dict[str, str]:
+    """The environment of a Python that has tiny and its loader alone."""
+    hidden = user.folder / "hidden"
+    hidden.mkdir()
+    (hidden / "sitecustomize.py").write_text(
+        "import importlib.util as u\nfind = u.find_spec\n"
+        "u.find_spec = lambda name, package=None: None if name == 'kernelwheel' else find(name, package)\n"
+    )
+    return {**user.environment, "PYTHONPATH": f"{hidden}:{user.checkout}"}
+
+
+def test_without_kernelwheel_the_extra_of_the_package_is_named(tmp_path: Path) -> None:
+    shutil.copytree(BACKEND / "kernelwheel/runtime", tmp_path / "tiny/_kernelwheel")
+    (tmp_path / "tiny/__init__.py").touch()
+    record(tmp_path, "tiny-kernels", "1.2.3", "tiny/_kernelwheel/__init__.py")
+
+    words = [sys.executable, "-c", "from tiny._kernelwheel.compiler_process import extra; print(extra())"]
+
+    assert run(words, cwd=tmp_path).stdout == "'tiny-kernels[jit]'\n"
+
+
+@pytest.mark.parametrize("words", [["inspect", "tiny.whl"], ["inspect", "tiny.whl", "--json"]], ids=str)
+@pytest.mark.parametrize("start", [OWN, ANY], ids=["loader", "kernelwheel"])
+def test_inspect_shows_a_wheel(user: Editable, entry: Path, start: tuple[str, ...], words: list[str]) -> None:
+    with WheelFile(user.folder / "tiny-1.2.3-py3-none-any.whl", "w") as archive:
+        for file in ("manifest.json", "libtiny_cpu.so"):
+            archive.write(str(entry / file), f"tiny/_native/{file}")
+    (user.folder / "tiny-1.2.3-py3-none-any.whl").rename(user.folder / "tiny.whl")
+
+    done = call(user, *start, *words)
+
+    if "--json" in words:
+        view = json.loads(done.stdout)
+        assert view["manifest"] == json.loads((entry / "manifest.json").read_text())
+        assert (view["damage"], done.returncode) == ([], int(bool(view["verdict"])))
+    else:
+        assert done.stdout.startswith("tiny.whl\n")
+        assert "verdict: " in done.stdout
+
+
+def test_inspect_of_a_wheel_that_was_changed_is_a_finding(user: Editable, entry: Path) -> None:
+    with ZipFile(user.folder / "tiny.whl", "w") as archive:
+        archive.write(entry / "manifest.json", "tiny/_native/manifest.json")
+        data = (entry / "libtiny_cpu.so").read_bytes()
+        archive.writestr("tiny/_native/libtiny_cpu.so", data[:-1] + bytes([data[-1] ^ 1]))
+
+    done = call(user, *ANY, "inspect", "tiny.whl")
+
+    assert (done.returncode, "damaged: libtiny_cpu.so" in done.stdout) == (1, True)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        OWN, (*OWN, "nonsense"), (*OWN, "cache"), (*OWN, "cache", "build", "--archs", "x"),
+        (*OWN, "inspect", "none.whl"), (*OWN, "doctor", "--x"), ANY, (*ANY, "nonsense"), (*ANY, "doctor"),
+        (*ANY, "cache", "list"), (*ANY, "inspect"), (*ANY, "cache", "nonsense"), (*ANY, "doctor", "tiny", "--x"),
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_wrong_usage_has_exit_status_2(user: Editable, words: tuple[str, ...]) -> None:
+    assert "usage: python -m " in message(call(user, *words), status=2)
+
+
+def test_an_error_is_one_message(user: Editable) -> None:
+    (user.folder / "x.whl").write_bytes(b"not a zip")
+
+    for start, name in ((OWN, "tiny"), (ANY, "kernelwheel")):
+        said = message(call(user, *start, "inspect", "x.whl"))
+        assert said.startswith(f"{name}: x.whl does not contain compiled kernels\n  required: ")
+
+
+@pytest.mark.parametrize("package", ["no_such_package", "json", "tiny.nothing", ""])
+def test_a_package_without_kernels_is_said(user: Editable, package: str) -> None:
+    said = message(call(user, *ANY, "doctor", package))
+
+    assert said.startswith(f"kernelwheel: the kernels of {package} are not known\n")
+
+
+def test_output_that_cannot_be_written_is_one_line(user: Editable) -> None:
+    words = shlex.join([sys.executable, *OWN, "cache", "path"])
+    env = {**user.environment, "PYTHONUNBUFFERED": "1"}
+
+    done = run(["sh", "-c", f"{words} > /dev/full"], cwd=user.folder, env=env, check=False)
+
+    assert message(done) == "tiny: standard output cannot be written to: [Errno 28] No space left on device\n"
+
+
+# A package that constructs no `Kernels` when it is imported
+
+
+@pytest.fixture
+def lazy(compiled: Editable, tmp_path: Path) -> Editable:
+    """tiny, which does so at first use only."""
+    checkout = tmp_path / "lazy"
+    shutil.copytree(compiled.checkout, checkout, symlinks=True)
+    (checkout / "tiny/__init__.py").write_text('"""Nothing yet."""\n')
+    return Editable(checkout, compiled.folder)
+
+
+def record(site: Path, distribution: str, version: str, file: str = "_tiny_kernelwheel.pth") -> None:
+    """Record in a folder of packages that a distribution has installed a file of tiny's."""
+    folder = site / f"{distribution.replace('-', '_')}-{version}.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: {version}\n")
+    (folder / "RECORD").write_text(f"{file},,\n")
+
+
+def test_an_editable_install_of_tables_is_one_install(tmp_path: Path) -> None:
+    """Started beside its checkout, whose folder is then on sys.path; its runtime lies in site-packages."""
+    checkout, site = tmp_path / "sums", tmp_path / "site"
+    shutil.copytree(BACKEND.parent / "tests/packages/sums", checkout)
+    build = f"from kernelwheel.hooks import build_editable; print(build_editable({str(tmp_path)!r}))"
+    built = run([sys.executable, "-c", build], cwd=checkout, env={"PYTHONPATH": str(BACKEND)})
+    with ZipFile(tmp_path / built.stdout.split()[-1]) as wheel:
+        wheel.extractall(site)
+    (tmp_path / "start").mkdir()
+    (tmp_path / "start/sitecustomize.py").write_text(f"import site\nsite.addsitedir({str(site)!r})\n")
+    path = {"PYTHONPATH": str(tmp_path / "start"), "SUMS_CACHE_DIR": str(tmp_path / "cache")}
+
+    words = [sys.executable, *shlex.split(command("sums"))[1:], "doctor", "--json"]
+    view = json.loads(run(words, cwd=checkout, env=path, check=False).stdout)
+
+    assert (view["package"], view["version"]) == ("sums", "0.9")
+    assert [found["what"] for found in view["findings"] if "installed" in found["what"]] == []
+
+
+@needs_cpu_torch  # the entry has CPU kernels alone
+def test_the_version_is_then_the_distribution_s(lazy: Editable) -> None:
+    record(lazy.checkout, "tiny-kernels", "1.2.3")
+
+    view = json.loads(succeed(lazy, *OWN, "cache", "list", "--json"))
+
+    assert (view["package"], view["version"]) == ("tiny", "1.2.3")
+    assert [entry["fits"] for entry in view["stores"][-1]["entries"]] == [True]
+
+
+@pytest.mark.parametrize(
+    ("distributions", "found"),
+    [((), "no distribution that has tiny"), (("tiny", "tiny-kernels"), "tiny, tiny-kernels")],
+)
+def test_no_distribution_or_two_are_an_error(lazy: Editable, distributions: tuple[str, ...], found: str) -> None:
+    for name in distributions:
+        record(lazy.checkout, name, "1.2.3")
+
+    said = message(call(lazy, *OWN, "cache", "list"))
+
+    assert said.startswith("tiny: the kernels of tiny are not known\n")
+    assert f"found:     {found}\n" in said

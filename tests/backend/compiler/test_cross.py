@@ -1,0 +1,789 @@
+"""Builds for another platform: an aarch64 wheel from an x86-64 builder, and what must be refused before a compile.
+
+What the wheel does on an aarch64 machine is in tests/test_aarch64.py.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from builds import TORCH, Wheel, build, needs_cuda_torch, refused_build
+from elftools.elf.dynamic import DynamicSection
+from elftools.elf.elffile import ELFFile
+from folders import REPOSITORY
+from kernelwheel.compiler.configuration import cache_entries, told
+from kernelwheel.compiler.cross import target_platform
+from kernelwheel.compiler.cross.toolchain_file import toolchain_file
+from kernelwheel.compiler.cross.torch_stubs import LINKED, stable_functions
+from kernelwheel.compiler.headers import header_folders
+from kernelwheel.compiler.nvcc_on_clang.__main__ import answer
+from kernelwheel.compiler.nvcc_on_clang.nvcc_options import Refused
+from kernelwheel.compiler.plan import Plan
+from kernelwheel.compiler.toolchain import toolchain
+from kernelwheel.compiler.toolchain.binding import Binding
+from kernelwheel.compiler.toolchain.cxx import find_cxx
+from kernelwheel.compiler.toolchain.cxx_identity import cxx_identity
+from kernelwheel.compiler.toolchain.nvcc import inspect_nvcc
+from kernelwheel.compiler.toolchain.toolkit import Nvcc
+from kernelwheel.compiler.toolchain.toolkit_identity import toolkit_identity
+from kernelwheel.compiler.toolchain.torch_files import read_torch
+from kernelwheel.compiler.toolchain.torch_needs import find_cuda_library
+from kernelwheel.compiler.work_links import link_toolkit
+from kernelwheel.packing.tags import linux_tag
+from kernelwheel.project import build_platforms
+from kernelwheel.project.package import PackageFacts
+from kernelwheel.runtime import compatible, platforms
+from kernelwheel.runtime import host as hosts
+from kernelwheel.runtime import manifest as manifests
+from kernelwheel.runtime.errors import BuildError, SettingsError
+from processes import RunPython
+from programs import CLANG, CUDA_12, find_optional
+from standins import (
+    GPU_CODES,
+    Machine,
+    make_cxx,
+    make_machine,
+    make_program,
+    make_target_python,
+    make_toolkit,
+    make_torch,
+    plan_of,
+    settings_with,
+    sources_of,
+)
+
+pytestmark = [
+    pytest.mark.once,
+    pytest.mark.every_program,
+    pytest.mark.skipif(platform.machine() != "x86_64", reason="builds for another platform are those on x86-64"),
+]
+
+AARCH64 = build_platforms.PLATFORMS["linux-aarch64"]
+FOR_ARM = {"platform": "linux-aarch64"}
+TARGET = "targets/sbsa-linux"
+# What the toolkit's part for a platform has, as far as it is looked at.
+PARTS = (
+    "include/cuda_runtime.h", "include/crt/host_config.h", "include/fatbinary_section.h", "include/cccl/nv/target",
+    "lib/libcudart_static.a", "lib/libcudadevrt.a",
+)  # fmt: skip
+
+# The same in pip's packages for CUDA 12, below `nvidia`.
+PARTS_12 = (
+    "cuda_runtime/include/cuda_runtime.h", "cuda_nvcc/include/crt/host_config.h",
+    "cuda_nvcc/include/fatbinary_section.h", "cuda_cccl/include/nv/target", "cuda_runtime/lib/libcudart_static.a",
+    "cuda_runtime/lib/libcudadevrt.a",
+)  # fmt: skip
+# What ci/aarch64 made: `toolkit` in it has the toolkit's parts for Arm.
+FOLDER = os.environ.get("SPLAT_TEST_AARCH64", "")
+
+Checkout = Callable[..., Path]
+needs_compiler = pytest.mark.skipif(
+    not find_optional("aarch64-linux-gnu-g++"),
+    reason="there is no aarch64-linux-gnu-g++ here (Debian, Ubuntu: apt-get install g++-aarch64-linux-gnu)",
+)
+needs_parts = pytest.mark.skipif(not FOLDER, reason="SPLAT_TEST_AARCH64 names no folder made by ci/aarch64")
+needs_clang = pytest.mark.skipif(not find_optional("clang++"), reason="no clang++ on PATH (apt-get install clang)")
+
+
+def make_cross_cxx(folder: Path, lacking: str = "", kind: str = "gcc") -> Path:
+    """A stand-in for a cross compiler with its libc and libstdc++, all but one file; a clang is told the target."""
+    clang = kind == "clang"
+    path = make_cxx(
+        folder / ("clang++" if clang else "aarch64-linux-gnu-g++"),
+        target="x86_64-pc-linux-gnu" if clang else "aarch64-linux-gnu",
+        kind=kind,
+    )
+    for name in ("c++ headers/stdlib.h", *(f"parts/{name}" for name in ("libc.so.6", "libm.so.6", "libstdc++.so"))):
+        (folder / name).touch()
+    for found in folder.rglob(lacking or "nothing"):
+        found.unlink()
+    return path
+
+
+def make_part(folder: Path, version: str = "13.0.96", lacking: str = "") -> Path:
+    """A stand-in for the toolkit's part for a platform."""
+    for name in PARTS:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(f"{name} for aarch64\n", encoding="utf-8")
+    major, minor = version.split(".")[:2]
+    text = f"#define CUDART_VERSION  {int(major) * 1000 + int(minor) * 10}\n"
+    (folder / "include/cuda_runtime_api.h").write_text(text, encoding="utf-8")
+    if lacking:
+        (folder / lacking).unlink()
+    return folder
+
+
+def make_packages_12(packages: Path, lacking: str = "", minor: int = 9) -> str:
+    """A stand-in for pip's packages for CUDA 12 for a platform; what names them as `target-packages`."""
+    for name in (*PARTS_12, "cuda_runtime/include/__init__.py", "cublas/lib/libcublas.so.12"):
+        (packages / "nvidia" / name).parent.mkdir(parents=True, exist_ok=True)
+        (packages / "nvidia" / name).write_text(f"{name} for aarch64\n", encoding="utf-8")
+    text = f"#define CUDART_VERSION  {12000 + minor * 10}\n"
+    (packages / "nvidia/cuda_runtime/include/cuda_runtime_api.h").write_text(text, encoding="utf-8")
+    if lacking:
+        (packages / "nvidia" / lacking).unlink()
+    return str(packages)
+
+
+@pytest.fixture(params=["", "19.1.7"], ids=["nvcc", "clang"])
+def nvcc_12(request: pytest.FixtureRequest, tmp_path: Path) -> Nvcc:
+    """A stand-in for an nvcc 12, and for a clang in its place."""
+    toolkit = make_toolkit(tmp_path / "toolkit", "12.9.86", GPU_CODES["12.8"])
+    make_program(toolkit / "bin/clang++", "exit 1")
+    found = inspect_nvcc("here", str(toolkit / "bin/nvcc"), "12.9", [], {"PATH": "/bin:/usr/bin"}).nvcc
+    assert found is not None
+    return replace(found, clang=request.param)
+
+
+@pytest.fixture
+def nvcc(tmp_path: Path) -> Nvcc:
+    """A stand-in for an nvcc in pip's layout, without a part for another platform."""
+    toolkit = make_toolkit(tmp_path / "toolkit", "13.0.88")
+    found = inspect_nvcc("here", str(toolkit / "bin/nvcc"), "13.0", [], {"PATH": "/bin:/usr/bin"}).nvcc
+    assert found is not None
+    return found
+
+
+def error(call: Callable[[], object]) -> BuildError:
+    with pytest.raises(BuildError) as caught:
+        call()
+    return caught.value
+
+
+# The wheel
+
+
+@pytest.fixture(scope="module")
+def arm_wheel(checkout: Checkout, build_root: Path) -> Wheel:
+    """A wheel of tiny for Arm, from the compilers of this machine."""
+    return build(checkout(), build_root / "arm", env={"TINY_CUDA": "off"}, config=FOR_ARM)
+
+
+@pytest.fixture(scope="module")
+def arm_wheel_again(checkout: Checkout, build_root: Path) -> Wheel:
+    """The same from another checkout in another folder."""
+    return build(checkout(), build_root / "arm again", env={"TINY_CUDA": "off"}, config=FOR_ARM)
+
+
+@needs_compiler
+def test_the_wheel_is_for_the_platform_in_its_name_and_in_everything_that_it_says(arm_wheel: Wheel) -> None:
+    (facts,) = arm_wheel.unpacked.glob("*.dist-info/WHEEL")
+    (sbom,) = arm_wheel.unpacked.glob("*.dist-info/sboms/*.json")
+    values = arm_wheel.manifest
+
+    assert arm_wheel.file.name.endswith("-py3-none-manylinux_2_28_aarch64.whl")
+    assert "Tag: py3-none-manylinux_2_28_aarch64\n" in facts.read_text(encoding="utf-8")
+    assert values["requires"]["platform"] == values["plan"]["target"]["platform"] == "linux-aarch64"
+    assert values["plan"]["tools"]["cxx"]["target"] == "aarch64-linux-gnu"
+    assert values["built_with"]["settings"]["platform"] == {"value": "linux-aarch64", "origin": "-C platform"}
+    assert "libstdc++" in sbom.read_text(encoding="utf-8")
+    assert "platform: linux-aarch64, on linux-x86_64 (-C platform)" in arm_wheel.output
+    assert "stable ABI: nothing beyond that" in arm_wheel.output
+
+
+@needs_compiler
+def test_every_native_member_is_a_library_for_it_that_finds_torch_by_name(arm_wheel: Wheel) -> None:
+    native = [path for path in arm_wheel.unpacked.rglob("*") if path.is_file() and path.read_bytes()[:4] == b"\x7fELF"]
+
+    assert [path.name for path in native] == ["libtiny_cpu.so"]
+    for path in native:
+        with path.open("rb") as stream:
+            elf = ELFFile(stream)
+            assert (elf["e_machine"], elf["e_type"]) == ("EM_AARCH64", "ET_DYN")
+            dynamic = elf.get_section_by_name(".dynamic")
+            assert isinstance(dynamic, DynamicSection)
+            tags = {tag.entry.d_tag: tag for tag in dynamic.iter_tags()}
+            needed = [tag.needed for tag in dynamic.iter_tags("DT_NEEDED")]
+            assert elf.get_section_by_name(".symtab") is None  # stripped
+        assert needed[0] == "libtorch_cpu.so"
+        assert not {"DT_RPATH", "DT_RUNPATH"} & set(tags)
+
+
+@needs_compiler
+def test_nothing_of_the_builder_is_in_it(arm_wheel: Wheel, build_root: Path) -> None:
+    for path in (path for path in arm_wheel.unpacked.rglob("*") if path.is_file() and path.suffix != ".py"):
+        data = path.read_bytes()
+        assert not any(text.encode() in data for text in (str(build_root), str(TORCH.root), "x86_64-linux-gnu"))
+
+
+@needs_compiler
+def test_two_builds_in_two_folders_are_the_same_bytes(arm_wheel: Wheel, arm_wheel_again: Wheel) -> None:
+    assert arm_wheel.file.read_bytes() == arm_wheel_again.file.read_bytes()
+
+
+@needs_compiler
+@needs_clang
+def test_clang_makes_it_too_where_it_is_named(checkout: Checkout, build_root: Path) -> None:
+    made = build(checkout(), build_root / "arm clang", env={"TINY_CUDA": "off", "CXX": "clang++"}, config=FOR_ARM)
+
+    plan = made.manifest["plan"]
+    assert made.file.name.endswith("-py3-none-manylinux_2_28_aarch64.whl")
+    assert (plan["tools"]["cxx"]["kind"], plan["target"]["platform"]) == ("clang", "linux-aarch64")
+    assert AARCH64.is_target_of(plan["tools"]["cxx"]["target"])
+    for library in made.libraries.values():
+        assert int.from_bytes(library[18:20], "little") == 183  # System V ABI, EM_AARCH64
+        assert not any(text.encode() in library for text in (str(build_root), str(TORCH.root)))
+
+
+@needs_compiler
+@needs_parts
+@needs_cuda_torch
+@pytest.mark.slow
+@pytest.mark.skipif(not (CLANG and CUDA_12), reason="no clang 19 or later, or no parts of CUDA 12; ci/test brings them")
+def test_clang_makes_kernels_for_it_that_drivers_for_cuda_12_run(checkout: Checkout, build_root: Path) -> None:
+    env = {
+        "TINY_CUDA": "on", "TINY_DRIVERS": "12.0", "TORCH_CUDA_ARCH_LIST": "9.0+PTX", "CUDACXX": CLANG,
+        "PYTHONPATH": CUDA_12,
+    }  # fmt: skip
+    config = {**FOR_ARM, "target-packages": f"{FOLDER}/toolkit"}
+
+    made, again = (build(checkout(), build_root / f"{name} cuda 12", env=env, config=config) for name in ("arm", "Arm"))
+
+    values = made.manifest
+    assert made.file.read_bytes() == again.file.read_bytes()
+    assert values["built_with"]["nvcc"].startswith("clang ")
+    assert values["requires"]["driver"] == "12.0"
+    assert [library[18:20] for library in made.libraries.values()] == [b"\xb7\0"] * 2  # System V ABI, EM_AARCH64
+    (cuda,) = (each for each in values["libraries"] if each["file"] == "libtiny_cuda.so")
+    assert (cuda["sass"], cuda["ptx"]) == (["9.0"], ["9.0"])
+    assert not any(os.fsencode(build_root) in library for library in made.libraries.values())
+
+
+@needs_compiler
+def test_it_is_refused_on_this_machine_for_its_platform_alone(arm_wheel: Wheel) -> None:
+    manifest = manifests.read(arm_wheel.native)
+
+    (mismatch,) = compatible.check(manifest, hosts.probe())
+
+    found = mismatch.dimension, mismatch.required, mismatch.found
+    assert found == ("platform", "linux-aarch64", platforms.platform_name())
+
+
+def test_the_stubs_have_what_torch_exports_of_its_stable_abi() -> None:
+    functions = set(stable_functions(TORCH.root / "lib" / LINKED[0]))
+
+    assert {"aoti_torch_empty_strided", "aoti_torch_delete_tensor_object", "torch_library_impl"} & functions
+    assert all(name.isidentifier() for name in functions)
+    assert len(functions) > 100
+
+
+def test_the_architectures_for_arm_have_its_tegra_chips(tmp_path: Path) -> None:
+    machine = make_machine(tmp_path)
+
+    here, there = (machine.draw(platform=name).cuda for name in ("native", "linux-aarch64"))
+
+    assert here is not None
+    assert there is not None
+    assert set(there.sass) - set(here.sass) == {"8.7"}
+    assert (set(here.sass) <= set(there.sass), here.ptx) == (True, there.ptx)
+
+
+def test_cmake_is_told_the_platform_by_a_file_made_from_the_plan(tmp_path: Path) -> None:
+    machine = make_machine(tmp_path)
+    tools = {
+        name: machine.toolchain(
+            settings_with({"CUDA_HOME": str(machine.toolkit), "CXX": str(machine.cxx)}, platform=name)
+        )
+        for name in ("native", "linux-aarch64")
+    }
+
+    text = toolchain_file(tools["linux-aarch64"])
+
+    assert [name for name in told(Path(), tools["native"]) if name.endswith(".cmake")] == []
+    assert {
+        'set(CMAKE_SYSTEM_NAME "Linux")', 'set(CMAKE_SYSTEM_PROCESSOR "aarch64")',
+        f'set(CMAKE_CXX_COMPILER "{machine.cxx}")', 'set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY "ONLY")',
+    } <= set(text.splitlines())  # fmt: skip
+
+
+def test_nvcc_finds_the_target_s_part_and_its_own_below_one_folder(nvcc: Nvcc, tmp_path: Path) -> None:
+    part = make_part(tmp_path / "packages/nvidia/cu13")
+    found = target_platform.for_target(nvcc, settings_with(target_packages=str(tmp_path / "packages")), AARCH64)
+
+    link_toolkit(tmp_path / "cuda", found)
+
+    assert (tmp_path / "cuda" / TARGET / "include").resolve() == part / "include"
+    assert (tmp_path / "cuda" / TARGET / "lib" / "libcudart_static.a").is_file()
+    assert (tmp_path / "cuda" / "nvvm" / "bin" / "cicc").is_file()
+    # Not a link to the folder: nvcc looks for `targets` beside it.
+    assert not (tmp_path / "cuda" / "bin").is_symlink()
+    assert (tmp_path / "cuda" / "bin" / "nvcc").resolve() == nvcc.path.resolve()
+
+
+def test_clang_finds_the_rest_of_the_toolkit_beside_the_target_s_part(nvcc_12: Nvcc, tmp_path: Path) -> None:
+    packages = make_packages_12(tmp_path / "packages")
+    found = target_platform.for_target(nvcc_12, settings_with(target_packages=packages), AARCH64)
+
+    link_toolkit(tmp_path / "cuda", found)
+
+    part = tmp_path / "cuda" / TARGET
+    assert (part / "include/crt/host_config.h").is_file()
+    assert (part / "nvvm/bin/cicc").is_file() == (part / "bin/ptxas").is_file() == bool(nvcc_12.clang)
+
+
+@pytest.mark.parametrize("told", ["", "--target=aarch64-linux-gnu"], ids=["gcc", "clang"])
+def test_clang_compiles_both_halves_for_the_host_compiler_s_platform(tmp_path: Path, told: str) -> None:
+    toolkit, calls = make_toolkit(tmp_path / "cuda", "12.9.86"), tmp_path / "calls"
+    for name in ("clang++", "ptxas", "fatbinary"):
+        make_program(toolkit / "bin" / name, f"""echo "$@" >> "{calls}"; echo "'sm_90' release 12.9, V12.9.86" """)
+    answers = "-dumpmachine) echo aarch64-linux-gnu;; -print-libgcc-file-name) echo /gcc/aarch64/libgcc.a;;"
+    first = f'test "$1" = {told} || exit 1; shift; ' if told else ""
+    host = make_program(tmp_path / "c++", f'{first}case "$1" in {answers} *) exit 1;; esac')
+    words = ["--target-directory", "sbsa-linux", f"-ccbin={host}", *([f"-Xcompiler={told}"] if told else [])]
+    words += ["-gencode=arch=compute_90,code=[sm_90,compute_90]", "-c", "twice.cu", "-o", "twice.o"]
+
+    def compile_one() -> None:
+        answer(str(toolkit / "bin/nvcc"), words)
+
+    with pytest.raises(Refused, match="--target-directory=sbsa-linux: there is no"):
+        compile_one()
+    (toolkit / TARGET).mkdir(parents=True)
+    compile_one()
+
+    halves = [line.split() for line in calls.read_text(encoding="utf-8").splitlines() if "-only" in line]
+    assert len(halves) == 2
+    for half in halves:
+        assert {
+            f"--cuda-path={toolkit / TARGET}", "--target=aarch64-linux-gnu", "--gcc-install-dir=/gcc/aarch64",
+        } <= set(half)  # fmt: skip
+
+
+def test_cmake_is_told_what_a_clang_for_the_platform_is_and_asks_an_nvcc(nvcc_12: Nvcc, tmp_path: Path) -> None:
+    machine = make_machine(tmp_path / "machine")
+    plan = machine.draw(platform="linux-aarch64")
+    tools = machine.toolchain(settings_with({"CUDA_HOME": str(machine.toolkit), "CXX": str(machine.cxx)}, **FOR_ARM))
+    packages = make_packages_12(tmp_path / "packages")
+    found = target_platform.for_target(nvcc_12, settings_with(target_packages=packages), AARCH64)
+
+    told = cache_entries(tmp_path, plan, replace(tools, cuda=replace(tools.cuda, nvcc=found)))
+
+    assert told["KERNELWHEEL_NVCC"] == ("12.9.86" if nvcc_12.clang else "")
+    assert told["KERNELWHEEL_LIBRARIES"].endswith(f"{TARGET}/lib")
+
+
+def test_the_toolkit_s_identity_has_the_target_s_part(nvcc: Nvcc, tmp_path: Path) -> None:
+    make_part(tmp_path / "packages/nvidia/cu13")
+    found = target_platform.for_target(nvcc, settings_with(target_packages=str(tmp_path / "packages")), AARCH64)
+
+    here, there = toolkit_identity(nvcc), toolkit_identity(found)
+
+    assert (here["nvcc"], here["nvvm"]) == (there["nvcc"], there["nvvm"])
+    assert here["cudart_static"] != there["cudart_static"]
+    assert here["cudart"] != there["cudart"]
+
+
+def test_a_cuda_library_that_an_extension_names_is_the_target_s(nvcc: Nvcc, tmp_path: Path) -> None:
+    (nvcc.root / "lib64" / "libcublas.so.13").touch()
+    part = make_part(tmp_path / "packages/nvidia/cu13")
+    found = target_platform.for_target(nvcc, settings_with(target_packages=str(tmp_path / "packages")), AARCH64)
+
+    assert find_cuda_library("cublas", nvcc, tmp_path) == nvcc.root / "lib64" / "libcublas.so.13"
+    assert find_cuda_library("cublas", found, tmp_path) is None
+    (part / "lib" / "libcublas.so.13").touch()
+    assert find_cuda_library("cublas", found, tmp_path) == part / "lib" / "libcublas.so.13"
+
+
+def test_the_tag_without_manylinux_is_the_platform_s() -> None:
+    assert linux_tag(AARCH64) == "linux_aarch64"
+
+
+# What is refused
+
+
+def test_an_unknown_platform_is_refused_with_what_there_is() -> None:
+    caught = error(lambda: settings_with(platform="linux-arm64"))
+
+    assert isinstance(caught, SettingsError)
+    assert "native, linux-x86_64 or linux-aarch64" in caught.required
+    assert "linux-aarch64" in caught.remedies[0]
+
+
+def test_the_option_names_every_platform_that_there_is() -> None:
+    takes = settings_with().__class__.platform.takes
+
+    assert takes == "native, " + " or ".join(build_platforms.PLATFORMS)
+
+
+def test_a_machine_of_another_system_is_refused_in_the_first_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platforms, "platform_name", lambda: "win32-AMD64")
+
+    caught = error(platforms.require_supported)
+
+    assert str(caught).splitlines()[0] == "kernels cannot be built on win32-AMD64"
+    assert caught.required == "one of linux-x86_64, linux-aarch64"
+
+
+def test_a_hook_says_so_before_it_needs_what_only_linux_has(run_python: RunPython) -> None:
+    script = """
+import shutil, sys  # on Windows, shutil imports modules of its own
+sys.modules["fcntl"] = None  # as if there were none
+sys.platform = "win32"
+from kernelwheel import hooks
+hooks.get_requires_for_build_wheel()
+"""
+    done = run_python(script, path=[REPOSITORY / "backend"], check=False)
+
+    assert done.stderr.startswith("kernelwheel.runtime.errors.BuildError: kernels cannot be built on win32-")
+    assert "Traceback" not in done.stderr
+
+
+def test_a_build_for_x86_64_on_an_aarch64_machine_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (platforms, target_platform):
+        monkeypatch.setattr(module, "platform_name", lambda: "linux-aarch64")
+
+    caught = error(lambda: target_platform.platform_of(settings_with(platform="linux-x86_64")))
+
+    assert str(caught).splitlines()[0] == "kernels for linux-x86_64 cannot be built on linux-aarch64"
+    assert "natively" in caught.remedies[0]
+
+
+def test_without_a_cross_compiler_the_error_names_the_package_that_has_one(tmp_path: Path) -> None:
+    make_cxx(tmp_path / "bin" / "c++")
+
+    caught = error(lambda: find_cxx(settings_with(), {"PATH": str(tmp_path / "bin")}, None, AARCH64))
+
+    assert "aarch64-linux-gnu-g++: not on PATH" in caught.found
+    assert "apt-get install g++-aarch64-linux-gnu" in caught.remedies[0]
+
+
+@pytest.mark.parametrize("kind", ["gcc", "clang"])
+@pytest.mark.parametrize("lacking", ["stdlib.h", "vector", "crti.o", "libc.so.6", "libstdc++.so"])
+def test_a_cross_compiler_without_a_part_of_its_libc_or_libstdcxx_is_refused(
+    tmp_path: Path, lacking: str, kind: str
+) -> None:
+    path = make_cross_cxx(tmp_path / "bin", lacking, kind)
+    chosen = settings_with({"CXX": str(path)})
+
+    caught = error(lambda: find_cxx(chosen, {"PATH": "/bin:/usr/bin"}, None, AARCH64))
+
+    assert f"{path}: lacks {lacking} of aarch64-linux-gnu" in caught.found
+
+
+def test_a_whole_cross_compiler_is_taken(tmp_path: Path) -> None:
+    path = make_cross_cxx(tmp_path / "bin")
+
+    found = find_cxx(settings_with(), {"PATH": f"{path.parent}:/bin"}, None, AARCH64)
+
+    assert (found.path, found.target) == (path, "aarch64-linux-gnu")
+
+
+def test_a_named_clang_is_told_the_platform_and_a_gcc_goes_first(tmp_path: Path) -> None:
+    gcc, clang = make_cross_cxx(tmp_path / "bin"), make_cross_cxx(tmp_path / "bin", kind="clang")
+    environ = {"PATH": f"{clang.parent}:/bin:/usr/bin"}
+
+    by_default = find_cxx(settings_with(), environ, None, AARCH64)
+    named = find_cxx(settings_with({"CXX": "clang++"}), environ, None, AARCH64)
+    here = find_cxx(settings_with({"CXX": "clang++"}), environ)
+
+    assert (by_default.path, by_default.cross_target) == (gcc, "")
+    assert (named.path, named.cross_target, named.target) == (clang, "aarch64-linux-gnu", "aarch64-linux-gnu")
+    assert cxx_identity(named)["target"] == "aarch64-linux-gnu"
+    assert (here.cross_target, here.target) == ("", "x86_64-pc-linux-gnu")
+
+
+def test_a_clang_that_makes_no_code_for_the_platform_is_refused(tmp_path: Path) -> None:
+    path = make_cross_cxx(tmp_path / "bin", kind="clang")
+    path.write_text(path.read_text(encoding="utf-8").replace("aarch64 -", "amdgcn -"), encoding="utf-8")
+
+    caught = error(lambda: find_cxx(settings_with({"CXX": str(path)}), {"PATH": "/bin:/usr/bin"}, None, AARCH64))
+
+    assert caught.found == f"{path}: makes no code for aarch64 (clang -print-targets)"
+
+
+def test_cmake_and_nvcc_are_told_what_clang_compiles_for(nvcc: Nvcc, tmp_path: Path) -> None:
+    machine = make_machine(tmp_path / "machine")
+    clang, gcc = (
+        find_cxx(settings_with({"CXX": str(path)}), {"PATH": "/bin:/usr/bin"}, None, AARCH64)
+        for path in (make_cross_cxx(tmp_path / "bin", kind="clang"), make_cross_cxx(tmp_path / "bin"))
+    )
+    make_part(nvcc.root / TARGET)
+    tools = machine.toolchain(settings_with({"CXX": str(machine.cxx)}, cuda="off", **FOR_ARM))
+    cuda = replace(tools.cuda, nvcc=target_platform.for_target(nvcc, settings_with(), AARCH64))
+
+    with_clang, with_gcc = (toolchain_file(replace(tools, cxx=cxx, cuda=cuda)) for cxx in (clang, gcc))
+
+    assert 'set(CMAKE_CXX_COMPILER_TARGET "aarch64-linux-gnu")' in with_clang
+    assert "--target-directory sbsa-linux -Xcompiler=--target=aarch64-linux-gnu" in with_clang
+    assert 'set(CMAKE_SHARED_LINKER_FLAGS_INIT "--target=aarch64-linux-gnu")' in with_clang
+    assert "--target=" not in with_gcc
+
+
+def test_a_named_compiler_for_this_machine_is_refused(tmp_path: Path) -> None:
+    make_cross_cxx(tmp_path / "bin")
+    path = make_cxx(tmp_path / "bin" / "c++")
+
+    caught = error(lambda: find_cxx(settings_with({"CXX": str(path)}), {"PATH": "/bin"}, None, AARCH64))
+
+    assert caught.found == f"{path}: compiles for x86_64-linux-gnu, not for aarch64-linux-gnu"
+    assert "and unset environment variable CXX" in caught.remedies
+
+
+def test_the_toolkit_s_own_part_for_the_platform_is_taken(nvcc: Nvcc) -> None:
+    part = make_part(nvcc.root / TARGET)
+
+    found = target_platform.for_target(nvcc, settings_with(), AARCH64)
+
+    assert (found.include, found.cudart) == (part / "include", part / "lib/libcudart_static.a")
+    assert (found.path, found.root) == (nvcc.path, nvcc.root)
+
+
+def test_a_part_that_pip_unpacked_is_taken_where_the_toolkit_has_none(nvcc: Nvcc, tmp_path: Path) -> None:
+    part = make_part(tmp_path / "packages/nvidia/cu13")
+
+    found = target_platform.for_target(nvcc, settings_with(target_packages=str(tmp_path / "packages")), AARCH64)
+
+    assert found.target is not None
+    assert (found.target.name, found.target.lib) == ("sbsa-linux", part / "lib")
+
+
+def test_pip_s_packages_for_cuda_12_are_put_together(nvcc_12: Nvcc, tmp_path: Path) -> None:
+    make_part(tmp_path / "packages/nvidia/cu13")
+    packages = make_packages_12(tmp_path / "packages")
+
+    found = target_platform.for_target(nvcc_12, settings_with(target_packages=packages), AARCH64)
+
+    assert found.target is not None
+    assert found.include == found.target.include
+    for name in ("cuda_runtime.h", "crt/host_config.h", "nv/target"):
+        assert (found.include / name).read_text(encoding="utf-8").endswith(f"include/{name} for aarch64\n")
+        assert "cu13" not in (found.include / name).resolve().as_posix()
+    assert not (found.include / "cccl").exists()  # of CUDA 13
+    assert not (found.include / "__init__.py").exists()
+    assert found.cudart is not None
+    assert found.cudart.read_text(encoding="utf-8") == "cuda_runtime/lib/libcudart_static.a for aarch64\n"
+    assert find_cuda_library("cublas", found, tmp_path) == found.target.lib / "libcublas.so.12"
+    assert toolkit_identity(found)["crt"] != toolkit_identity(nvcc_12)["crt"]
+
+
+@pytest.mark.parametrize("lacking", PARTS_12)
+def test_packages_for_cuda_12_that_are_not_whole_are_refused(nvcc_12: Nvcc, tmp_path: Path, lacking: str) -> None:
+    packages = make_packages_12(tmp_path / "packages", lacking)
+
+    caught = error(lambda: target_platform.for_target(nvcc_12, settings_with(target_packages=packages), AARCH64))
+
+    assert f"{packages}/nvidia: no {lacking.partition('/')[2]}" in caught.found.splitlines()
+
+
+def test_packages_for_another_release_of_cuda_12_are_refused(nvcc_12: Nvcc, tmp_path: Path) -> None:
+    packages = make_packages_12(tmp_path / "packages", minor=8)
+
+    caught = error(lambda: target_platform.for_target(nvcc_12, settings_with(target_packages=packages), AARCH64))
+
+    assert "no CUDA 12.9.86, as nvcc (its cudart is for 12.8)" in caught.found
+
+
+def test_the_error_names_the_packages_for_cuda_12(nvcc_12: Nvcc) -> None:
+    caught = error(lambda: target_platform.for_target(nvcc_12, settings_with(), AARCH64))
+
+    assert "--platform manylinux_2_17_aarch64 'nvidia-cuda-runtime-cu12==12.9.*'" in caught.remedies[0]
+    assert "'nvidia-cuda-cccl-cu12==12.9.*' 'nvidia-cuda-nvcc-cu12==12.9.*', and -C target" in caught.remedies[0]
+    if nvcc_12.clang:  # whose toolkit is a folder of links, which no distribution's package adds to
+        assert caught.found == "target-packages is not set"
+    assert any("cuda-cross-sbsa" in remedy for remedy in caught.remedies) == (not nvcc_12.clang)
+
+
+def test_no_packages_are_named_that_have_no_static_cuda_runtime(nvcc_12: Nvcc) -> None:
+    older = replace(nvcc_12, version="12.8.93", clang="")
+
+    caught = error(lambda: target_platform.for_target(older, settings_with(), AARCH64))
+
+    assert [remedy.split("(")[0] for remedy in caught.remedies] == [
+        "install the toolkit's packages for it ", "or build without CUDA kernels: -C cuda=off ",
+    ]  # fmt: skip
+
+
+def test_a_toolkit_without_its_part_for_the_platform_is_refused_with_the_commands(nvcc: Nvcc) -> None:
+    caught = error(lambda: target_platform.for_target(nvcc, settings_with(), AARCH64))
+
+    assert f"{nvcc.root / TARGET}: no include/cuda_runtime.h" in caught.found
+    assert "--platform manylinux_2_17_aarch64 'nvidia-cuda-runtime==13.0.*'" in caught.remedies[0]
+    assert "-C target-packages=DIR" in caught.remedies[0]
+    assert any("cuda=off" in remedy for remedy in caught.remedies)
+
+
+@pytest.mark.parametrize("lacking", PARTS)
+def test_a_part_that_is_not_whole_is_refused(nvcc: Nvcc, tmp_path: Path, lacking: str) -> None:
+    place = make_part(tmp_path / "packages/nvidia/cu13", lacking=lacking)
+
+    caught = error(
+        lambda: target_platform.for_target(nvcc, settings_with(target_packages=str(tmp_path / "packages")), AARCH64)
+    )
+
+    assert f"{place}: no {lacking.replace('cccl/', '')}" in caught.found
+
+
+def test_a_part_of_another_release_is_refused(nvcc: Nvcc, tmp_path: Path) -> None:
+    make_part(tmp_path / "packages/nvidia/cu13", "13.2.1")
+
+    caught = error(
+        lambda: target_platform.for_target(nvcc, settings_with(target_packages=str(tmp_path / "packages")), AARCH64)
+    )
+
+    assert "no CUDA 13.0.88, as nvcc (its cudart is for 13.2)" in caught.found
+
+
+def test_a_torch_of_another_version_than_the_target_s_is_refused(tmp_path: Path) -> None:
+    here = read_torch(make_torch(tmp_path / "site", "2.11.0+cpu"))
+    make_torch(tmp_path / "packages", "2.13.0+cu130", "13.0")
+    chosen = settings_with(target_packages=str(tmp_path / "packages"))
+
+    caught = error(lambda: target_platform.find_target(chosen, AARCH64, here))
+
+    assert "torch 2.13.0+cu130" in caught.required
+    assert "torch 2.11.0+cpu" in caught.found
+    assert "pip install 'torch==2.13.0'" in caught.remedies[0]
+
+
+def with_target_torch(machine: Machine, folder: Path) -> toolchain.Toolchain:
+    """What a machine compiles with, for Arm and beside the torch in a folder."""
+    chosen = settings_with({"CUDA_HOME": str(machine.toolkit), "CXX": str(machine.cxx)}, **FOR_ARM)
+    tools = machine.toolchain(chosen)
+    target = target_platform.find_target(settings_with(target_packages=str(folder)), AARCH64, tools.torch)
+    return replace(tools, cross=target)
+
+
+def test_the_same_headers_of_the_target_s_torch_are_taken_and_others_refused(tmp_path: Path) -> None:
+    machine, facts = make_machine(tmp_path / "machine"), PackageFacts("tiny", "native", "2.10", "stable")
+    theirs = make_torch(tmp_path / "packages", "2.11.0+cu990", "99.0")
+
+    def draw() -> Plan:
+        tools = with_target_torch(machine, tmp_path / "packages")
+        return plan_of(facts, "1.2.3", machine.sources, tools.settings, tools)
+
+    assert draw() == machine.draw(**FOR_ARM)
+    (theirs / "include/torch/csrc/stable/library.h").write_text("// another ABI\n", encoding="utf-8")
+    assert "1 that differ: torch/csrc/stable/library.h" in error(draw).found
+
+
+# Modules, and libraries on all of torch
+
+
+def for_modules(folder: Path, *, cuda: str = "auto", python: bool = True) -> toolchain.Toolchain:
+    """What a machine compiles with for Arm that was given the target's torch and, unless told not to, its Python."""
+    machine = make_machine(folder / "machine")
+    theirs = make_torch(folder / "packages", "2.11.0+cu990", "99.0")
+    (theirs / "_C.cpython-312-aarch64-linux-gnu.so").touch()
+    make_target_python(folder / "python")
+    tools = with_target_torch(machine, folder / "packages")
+    given = {"target_packages": str(folder / "packages"), "target_python": str(folder / "python") if python else ""}
+    return replace(tools, settings=settings_with({"CUDA_HOME": str(machine.toolkit)}, cuda=cuda, **FOR_ARM, **given))
+
+
+def test_modules_are_compiled_for_the_target_s_python_and_torch(tmp_path: Path) -> None:
+    tools = target_platform.on_its_torch(for_modules(tmp_path), python=True)
+    tools = replace(tools, cuda=replace(tools.cuda, nvcc=None))
+    facts = PackageFacts("tiny", "native", "2.10", "torch")
+    machine = Machine(tmp_path / "machine")
+
+    plan = plan_of(facts, "1.2.3", machine.sources, tools.settings, tools)
+
+    assert plan.binding == Binding("cp312", "2.11.0+cu990")
+    assert header_folders(plan, tools)["python"] == (tmp_path / "python/include/python3.12",)
+    assert tools.torch.root == tmp_path / "packages/torch"
+
+
+def test_libraries_on_all_of_torch_need_no_python(tmp_path: Path) -> None:
+    tools = target_platform.on_its_torch(for_modules(tmp_path, python=False), python=False)
+
+    assert tools.torch.root == tmp_path / "packages/torch"
+
+
+def test_a_build_for_this_machine_keeps_its_torch(tmp_path: Path) -> None:
+    machine = make_machine(tmp_path)
+    tools = machine.toolchain(settings_with({"CUDA_HOME": str(machine.toolkit), "CXX": str(machine.cxx)}))
+
+    assert target_platform.on_its_torch(tools, python=True) is tools
+
+
+def test_without_the_target_s_torch_or_python_modules_are_refused_with_the_commands(tmp_path: Path) -> None:
+    machine = make_machine(tmp_path)
+    chosen = settings_with({"CUDA_HOME": str(machine.toolkit), "CXX": str(machine.cxx)}, **FOR_ARM)
+    tools = machine.toolchain(chosen)
+
+    both = error(lambda: target_platform.on_its_torch(tools, python=True))
+    torch_alone = error(lambda: target_platform.on_its_torch(tools, python=False))
+    python_alone = error(
+        lambda: target_platform.on_its_torch(for_modules(tmp_path / "other", python=False), python=True)
+    )
+
+    assert both.required == "torch for linux-aarch64, and the headers of the Python that imports it"
+    assert [line.split(":")[0] for line in both.found.splitlines()] == ["no torch for it", "no Python for it"]
+    assert "'torch==2.11.0', and -C target-packages=DIR" in both.remedies[0]
+    assert "-C target-python=DIR" in both.remedies[1]
+    assert (torch_alone.required, torch_alone.found.count("\n")) == ("torch for linux-aarch64", 0)
+    assert python_alone.found == "no Python for it: target-python is not set"
+    assert python_alone.remedies[-1] == "or build it natively, on a machine with linux-aarch64"
+
+
+def test_a_torch_for_another_python_than_the_target_s_is_refused(tmp_path: Path) -> None:
+    tools = for_modules(tmp_path)
+    root = tmp_path / "packages/torch"
+    (root / "_C.cpython-312-aarch64-linux-gnu.so").rename(root / "_C.cpython-311-aarch64-linux-gnu.so")
+
+    caught = error(lambda: target_platform.on_its_torch(tools, python=True))
+
+    assert caught.found == "_C.cpython-311-aarch64-linux-gnu.so"
+    assert caught.required.startswith("_C.cpython-312-aarch64-linux-gnu.so and lib/libtorch_python.so")
+
+
+def test_cuda_modules_need_a_torch_with_cuda_for_the_target(tmp_path: Path) -> None:
+    tools = for_modules(tmp_path)
+    assert tools.cross is not None
+    assert tools.cross.torch is not None
+    without = replace(tools, cross=replace(tools.cross, torch=replace(tools.cross.torch, version="2.11.0", cuda=None)))
+
+    caught = error(lambda: target_platform.on_its_torch(without, python=True))
+
+    assert (caught.required, caught.found) == ("one for CUDA 99.0", "torch 2.11.0, for CPUs alone")
+    assert "-C cuda=off" in caught.remedies[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("config", "env", "said"),
+    [
+        ({"platform": "linux-armv9"}, {}, "option 'platform' cannot be 'linux-armv9'"),
+        (FOR_ARM, {"CXX": "/usr/bin/c++"}, "no C++ compiler for linux-aarch64"),
+    ],
+)
+def test_a_build_that_cannot_be_ends_before_it_compiles(
+    tiny_checkout: Path, tmp_path: Path, config: Mapping[str, str], env: Mapping[str, str], said: str
+) -> None:
+    output = refused_build(tiny_checkout, tmp_path / "out", config=config, env={"TINY_CUDA": "off", **env})
+
+    assert said in output
+    assert "compiling tiny" not in output
+
+
+def test_what_is_compiled_at_run_time_is_for_this_machine(compiled_natively: str) -> None:
+    assert compiled_natively == platforms.platform_name()
+
+
+@pytest.fixture
+def compiled_natively(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The platform of a Plan that is drawn up at run time, although the settings name another one."""
+    from kernelwheel.compiler import build_or_reuse
+    from kernelwheel.compiler.compile_job import read_job
+    from kernelwheel.runtime.compile_into_store import compile_request
+    from kernelwheel.runtime.installed import InstalledPackage
+    from kernelwheel.runtime.selection import Request
+
+    machine = make_machine(tmp_path)
+    monkeypatch.setattr(build_or_reuse, "find_toolchain", lambda chosen, *_, **__: machine.toolchain(chosen))
+    chosen = settings_with({"CUDA_HOME": str(machine.toolkit), "CXX": str(machine.cxx)}, **FOR_ARM)
+    package = InstalledPackage("tiny", "1.2.3", tmp_path / "none", {})
+    vars(package)["source"] = sources_of(PackageFacts("tiny", "native", "2.10", "stable"), machine.sources)
+    request = compile_request(package, hosts.probe(), Request("cpu"), chosen)
+    return build_or_reuse.create_plan_for(read_job(request.to_json(), {}), {}).plan.platform
+
+
+@needs_compiler
+def test_the_real_cross_compiler_is_found_with_its_parts() -> None:
+    found = find_cxx(settings_with(), os.environ, None, AARCH64)
+
+    assert found.target == "aarch64-linux-gnu"

@@ -1,0 +1,112 @@
+"""A toolkit that a distribution has spread over the system's folders is one like any other, put together of links."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+from folders import BACKEND
+from kernelwheel.compiler.toolchain.nvcc import NvccCandidate, inspect_nvcc
+from kernelwheel.compiler.toolchain.toolkit_identity import toolkit_identity
+from processes import RunPython
+from standins import make_distro_toolkit, make_program, make_toolkit
+
+pytestmark = pytest.mark.once
+
+
+def inspect(nvcc: Path, path: Path | None = None) -> NvccCandidate:
+    """The nvcc, with a folder on PATH before the system's."""
+    environ = {"PATH": os.pathsep.join([*([str(path)] if path else []), os.environ["PATH"]])}
+    return inspect_nvcc("PATH", str(nvcc), "12.8", [], environ)
+
+
+@pytest.fixture
+def nvcc(tmp_path: Path) -> Path:
+    return make_distro_toolkit(tmp_path / "usr")
+
+
+def test_it_is_usable_and_has_every_part(nvcc: Path) -> None:
+    found = inspect(nvcc).nvcc
+
+    assert found is not None
+    assert found.version == "12.4.131"
+    assert found.cudart is not None
+    for name in ("bin/nvcc", "bin/ptxas", "bin/fatbinary", "bin/cuobjdump", "nvvm/bin/cicc", "bin/cicc"):
+        assert os.access(found.root / name, os.X_OK), name
+    assert (found.root / "nvvm/libdevice/libdevice.10.bc").is_file()
+    assert (found.include / "cuda_runtime.h").is_file()
+
+
+def test_of_the_system_s_headers_it_has_its_own_alone(nvcc: Path) -> None:
+    found = inspect(nvcc).nvcc
+
+    assert found is not None
+    assert (found.include / "crt/host_config.h").is_file()
+    assert not (found.include / "stdlib.h").exists()
+
+
+def test_it_is_identified_by_the_content_of_its_own_parts_whatever_is_on_path(nvcc: Path, tmp_path: Path) -> None:
+    other = make_toolkit(tmp_path / "other", "13.0.88")
+    make_program(other / "bin/ptxas", "echo another")
+
+    def identity() -> dict[str, str]:
+        found = inspect(nvcc, other / "bin").nvcc
+        assert found is not None
+        return toolkit_identity(found)
+
+    before = identity()
+    assert identity() == before
+    assert (other / "bin/ptxas").is_file()
+    make_program(nvcc.with_name("ptxas"), "echo ptxas of another version")
+    changed = identity()
+    assert {part for part in before if before[part] != changed[part]} == {"nvcc"}
+
+
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [
+        ("lib/x86_64-linux-gnu/libcudart_static.a", "lacks libcudart_static.a (of cudart)"),
+        ("lib/nvidia-cuda-toolkit/bin/cicc", "lacks cicc (of nvvm)"),
+        ("include/nv/target", "lacks nv/target (of cccl)"),
+    ],
+)
+def test_what_it_lacks_is_named(nvcc: Path, part: str, said: str) -> None:
+    (nvcc.parents[1] / part).unlink()
+
+    candidate = inspect(nvcc)
+
+    assert candidate.nvcc is None
+    assert candidate.outcome.endswith(said)
+
+
+def test_an_nvcc_that_says_nothing_of_its_folder_is_refused(tmp_path: Path) -> None:
+    nvcc = make_program(tmp_path / "nvcc", "echo 'Cuda compilation tools, release 12.4, V12.4.131'")
+
+    assert inspect(nvcc).outcome == "does not say where its toolkit is (--dryrun prints neither TOP nor _HERE_)"
+
+
+def test_nothing_is_put_together_where_others_could_replace_it(
+    nvcc: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tmp").mkdir()
+    (tmp_path / "tmp").chmod(0o777)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+
+    assert "the temporary folder is not safe" in inspect(nvcc).outcome
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_the_links_are_gone_when_the_process_ends(nvcc: Path, tmp_path: Path, run_python: RunPython) -> None:
+    script = """
+import os, sys
+from kernelwheel.compiler.toolchain.nvcc import inspect_nvcc
+found = inspect_nvcc("PATH", sys.argv[1], "12.8", [], os.environ).nvcc
+assert os.listdir(found.root), found
+print(found.root)
+"""
+    folder = Path(run_python(script, nvcc, path=[BACKEND]).stdout.strip())
+
+    assert folder.name.startswith("kernelwheel-toolkit-")
+    assert not folder.exists()

@@ -1,0 +1,453 @@
+"""The Plan: equal inputs give the same fingerprint everywhere; anything that affects the bytes changes it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import hypothesis
+import pytest
+from folders import BACKEND, HELPERS
+from hypothesis import strategies as st
+from kernelwheel.compiler import configuration
+from kernelwheel.compiler.plan import Plan
+from kernelwheel.project import arch_choice
+from kernelwheel.project.build_platforms import PLATFORMS
+from kernelwheel.project.build_settings import REGISTRY, BuildSettings
+from kernelwheel.project.package import PackageFacts
+from kernelwheel.runtime.errors import BuildError, SettingsError
+from kernelwheel.runtime.options import Option
+from kernelwheel.runtime.platforms import platform_name
+from kernelwheel.runtime.settings import Settings
+from processes import RunPython
+from standins import SOURCES, TWICE, Machine, make_cxx, make_machine, make_toolkit, make_torch, plan_of, settings_with
+
+pytestmark = pytest.mark.once
+
+DRAW = """
+import sys
+from pathlib import Path
+from standins import Machine
+print(Machine(Path(sys.argv[1])).draw().fingerprint)
+"""
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return make_machine(tmp_path / "machine")
+
+
+@pytest.fixture
+def drawn_elsewhere(run_python: RunPython) -> Callable[..., str]:
+    """The fingerprint that another process computes: `drawn_elsewhere(machine, env={}, cwd=folder)`."""
+
+    def draw(machine: Machine, env: dict[str, str] | None = None, cwd: Path | None = None) -> str:
+        path = [HELPERS, BACKEND]
+        return run_python(DRAW, machine.folder, path=path, env=env, cwd=cwd).stdout.strip()
+
+    return draw
+
+
+# One fingerprint
+
+
+@pytest.mark.parametrize("seed", ["0", "1", "4711"])
+def test_the_hash_seed_does_not_matter(machine: Machine, drawn_elsewhere: Callable[..., str], seed: str) -> None:
+    assert drawn_elsewhere(machine, env={"PYTHONHASHSEED": seed}) == machine.draw().fingerprint
+
+
+def test_the_working_folder_does_not_matter(
+    machine: Machine, drawn_elsewhere: Callable[..., str], tmp_path: Path
+) -> None:
+    assert drawn_elsewhere(machine, cwd=tmp_path) == drawn_elsewhere(machine, cwd=Path("/"))
+
+
+def test_where_checkout_torch_toolkit_and_compiler_lie_does_not_matter(machine: Machine, tmp_path: Path) -> None:
+    elsewhere = make_machine(tmp_path / "quite" / "another place")
+
+    assert elsewhere.draw() == machine.draw()
+    assert elsewhere.draw().fingerprint == machine.draw().fingerprint
+
+
+def test_no_path_of_the_machine_is_in_the_plan(machine: Machine) -> None:
+    assert str(machine.folder) not in json.dumps(machine.draw().to_json())
+
+
+def test_the_order_and_number_of_variables_do_not_matter(machine: Machine, drawn_elsewhere: Callable[..., str]) -> None:
+    forward = {f"NOISE_{i}": str(i) for i in range(9)}
+    backward = dict(reversed(forward.items()))
+
+    assert drawn_elsewhere(machine, env=forward) == drawn_elsewhere(machine, env=backward) == machine.draw().fingerprint
+
+
+def test_how_many_jobs_run_does_not_matter(machine: Machine) -> None:
+    assert machine.draw(jobs="1").fingerprint == machine.draw(jobs="7").fingerprint
+
+
+def test_the_order_in_which_files_were_made_does_not_matter(machine: Machine, tmp_path: Path) -> None:
+    backward = make_machine(tmp_path / "backward", tuple(reversed(SOURCES)))
+
+    assert backward.draw().fingerprint == machine.draw().fingerprint
+
+
+def test_the_times_of_files_do_not_matter(machine: Machine) -> None:
+    before = machine.draw().fingerprint
+    for path in [*machine.sources.rglob("*"), *machine.toolkit.rglob("*")]:
+        os.utime(path, (1, 1))
+
+    assert machine.draw().fingerprint == before
+
+
+@pytest.mark.parametrize(
+    "junk", ["notes.txt", "twice.cpp~", ".twice.cpp.swp", "twice.o", "__pycache__/x.pyc", "README.md", ".DS_Store"]
+)
+def test_files_that_reach_no_compiler_do_not_matter(machine: Machine, junk: str) -> None:
+    before = machine.draw().fingerprint
+    (machine.sources / junk).parent.mkdir(exist_ok=True)
+    (machine.sources / junk).write_text("junk")
+
+    assert machine.draw().fingerprint == before
+
+
+@pytest.mark.parametrize("source", ["a.hh", "a.tpp", "third_party/Eigen/Core", "config.h.in", "linked/a.h"])
+def test_files_that_may_reach_a_compiler_matter(machine: Machine, tmp_path: Path, source: str) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "around").symlink_to(machine.sources)
+    (machine.sources / "linked").symlink_to(tmp_path / "elsewhere")
+    before = machine.draw()
+    (machine.sources / source).parent.mkdir(parents=True, exist_ok=True)
+    (machine.sources / source).write_text("text")
+    after = machine.draw()
+
+    assert {*after.sources} - {*before.sources} == {source}
+    assert after.fingerprint != before.fingerprint
+
+
+def test_a_dangling_lock_link_of_an_editor_does_not_matter(machine: Machine) -> None:
+    before = machine.draw().fingerprint
+    (machine.sources / ".#twice.cpp").symlink_to("somebody@host.1234")
+
+    assert machine.draw().fingerprint == before
+
+
+def test_architectures_are_the_same_however_they_are_written(machine: Machine) -> None:
+    assert machine.draw(archs="9.0 8.0 8.0").fingerprint == machine.draw(archs="8.0;9.0").fingerprint
+
+
+def test_the_default_architectures_are_the_same_when_they_are_written_out(machine: Machine) -> None:
+    written = "7.5;8.0;9.0;10.0;11.0;12.0+PTX"
+
+    assert machine.draw(archs=written).fingerprint == machine.draw().fingerprint
+
+
+def test_an_nvcc_that_was_not_used_does_not_matter(machine: Machine) -> None:
+    before = machine.draw(cuda="off").fingerprint
+    (machine.toolkit / "bin/ptxas").write_text("another")
+
+    assert machine.draw(cuda="off").fingerprint == before
+
+
+# Another fingerprint
+
+
+def write(machine: Machine, path: str, text: str = "another") -> None:
+    (machine.folder / path).parent.mkdir(parents=True, exist_ok=True)
+    (machine.folder / path).write_text(text)
+
+
+CHANGES: dict[str, Callable[[Machine], object]] = {
+    "a byte of a source": lambda m: write(m, "checkout/native/twice.cpp", TWICE.replace("int twice", "int twicf")),
+    "a byte of CMakeLists.txt": lambda m: write(m, "checkout/native/CMakeLists.txt", "project(tinz)\n"),
+    "a new header": lambda m: write(m, "checkout/native/new.h"),
+    "a new header in a new folder": lambda m: write(m, "checkout/native/a/b/new.hpp"),
+    "a removed header": lambda m: (m.sources / "math/twice.cuh").unlink(),
+    "a renamed source": lambda m: (m.sources / "twice.cpp").rename(m.sources / "twise.cpp"),
+    "a header of torch that is compiled in": lambda m: write(m, "site/torch/include/torch/csrc/stable/library.h"),
+    "a header of the system that is compiled in": lambda m: write(m, "bin/c++ headers/vector"),
+    "the C++ compiler behind its driver": lambda m: write(m, "bin/parts/cc1plus"),
+    "the assembler": lambda m: write(m, "bin/parts/as"),
+    "the linker": lambda m: write(m, "bin/parts/ld"),
+    "what the linker adds": lambda m: write(m, "bin/parts/crti.o"),
+    "the C++ compiler's version": lambda m: make_cxx(m.cxx, "12.3.0"),
+    "the C++ compiler's target": lambda m: make_cxx(m.cxx, target="aarch64-linux-gnu"),
+    "the C++ compiler's kind": lambda m: make_cxx(m.cxx, kind="clang"),
+    "nvcc's version": lambda m: make_toolkit(m.toolkit, "99.0.2"),
+    "nvcc's bytes": lambda m: (m.toolkit / "bin/nvcc").open("a").write("#\n"),
+    "ptxas": lambda m: write(m, "toolkit/bin/ptxas"),
+    "cicc": lambda m: write(m, "toolkit/nvvm/bin/cicc"),
+    "libdevice": lambda m: write(m, "toolkit/nvvm/libdevice/libdevice.10.bc"),
+    "crt": lambda m: write(m, "toolkit/include/crt/host_config.h"),
+    "cudart's headers": lambda m: write(m, "toolkit/include/cuda_runtime.h"),
+    "cudart's library": lambda m: write(m, "toolkit/lib64/libcudart_static.a"),
+    "CCCL": lambda m: write(m, "toolkit/include/cccl/cub/cub.cuh"),
+    "CCCL in the layout of CUDA 12": lambda m: write(m, "toolkit/include/cub/cub.cuh"),
+}
+
+
+@pytest.mark.parametrize("change", [pytest.param(change, id=name) for name, change in CHANGES.items()])
+def test_what_can_change_the_binary_changes_the_fingerprint(
+    machine: Machine, change: Callable[[Machine], object]
+) -> None:
+    before = machine.draw().fingerprint
+
+    change(machine)
+
+    assert machine.draw().fingerprint != before
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"archs": "9.0"}, {"archs": "9.0+PTX"}, {"archs": "9.0a"}, {"cuda": "off"}, {"cxx_flags": "-ffast-math"},
+        {"cuda_flags": "--use_fast_math"}, {"link_flags": "-Wl,--gc-sections"}, {"cxx_flags": "--use_fast_math"},
+        {"version": "1.2.4"}, {"torch_target": "2.11"}, {"glibc": "2.31"}, {"glibc": ""},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_every_setting_that_can_change_the_binary_gives_a_fingerprint_of_its_own(
+    machine: Machine, options: dict[str, str]
+) -> None:
+    others = [machine.draw(), machine.draw(archs="8.0"), machine.draw(archs="8.0;9.0")]
+
+    assert machine.draw(**options).fingerprint not in {plan.fingerprint for plan in others}
+
+
+# Two values for each option. If it names a tool, the second is the same tool in another folder.
+PAIRS: dict[str, Callable[[Machine], tuple[str, str]]] = {
+    "cuda": lambda _: ("on", "off"),
+    "archs": lambda _: ("8.0", "9.0"),
+    "nvcc": lambda m: (f"{m.toolkit}/bin/nvcc", f"{make_toolkit(m.folder / 'again')}/bin/nvcc"),
+    "cuda-home": lambda m: (str(m.toolkit), str(make_toolkit(m.folder / "again"))),
+    "cxx": lambda m: (str(m.cxx), str(make_cxx(m.folder / "again/c++"))),
+    "compiler-launcher": lambda _: ("ccache", "sccache"),
+    "cxx-flags": lambda _: ("-DA", "-DB"),
+    "cuda-flags": lambda _: ("-DA", "-DB"),
+    "link-flags": lambda _: ("-s", "-g"),
+    "glibc": lambda _: ("2.28", "2.31"),
+    "platform": lambda _: ("native", next(name for name in PLATFORMS if name != platform_name())),
+    "target-packages": lambda _: ("/a", "/b"),
+    "target-python": lambda _: ("/a", "/b"),
+    "jobs": lambda _: ("1", "2"),
+    "source-date-epoch": lambda _: ("1500000000", "1600000000"),
+    "jit": lambda _: ("never", "always"),
+    "cache-dir": lambda _: ("/a", "/b"),
+    "cache-path": lambda _: ("/a", "/b"),
+    "trusted-owners": lambda _: ("", "1000"),
+    "torch-tag": lambda _: ("local", "none"),
+    "manylinux": lambda _: ("required", "off"),
+    "drivers": lambda _: ("12.0", "13.0"),
+}
+
+
+@pytest.mark.parametrize("option", [pytest.param(option, id=option.name) for option in REGISTRY])
+def test_an_option_changes_the_fingerprint_where_the_registry_says_that_it_decides_the_binary(
+    machine: Machine, option: Option
+) -> None:
+    one, other = (machine.draw(**{option.name: value}) for value in PAIRS[option.name](machine))
+
+    assert (one.fingerprint != other.fingerprint) == (option.decides in ("content", "target"))
+    without = option.name == "cuda"  # without CUDA kernels, options for them are no part of the content
+    assert (one.content != other.content) == (option.decides == "content" or without)
+
+
+@pytest.fixture(scope="module")
+def drawn_with(tmp_path_factory: pytest.TempPathFactory) -> Callable[[dict[str, str]], tuple[Settings, Plan]]:
+    """The settings for a dictionary of options, and the Plan that one machine draws up with them."""
+    machine = make_machine(tmp_path_factory.mktemp("machine"))
+    environ = {"CUDA_HOME": str(machine.toolkit), "CXX": str(machine.cxx)}
+    tools = {cuda: machine.toolchain(settings_with(environ, cuda=cuda)) for cuda in ("on", "off")}
+
+    def draw(options: dict[str, str]) -> tuple[Settings, Plan]:
+        chosen = settings_with(
+            {**environ, **{BuildSettings.OPTIONS[name].variable("tiny"): options[name] for name in options}}
+        )
+        facts = PackageFacts("tiny", "native", "2.10")
+        return chosen, plan_of(facts, "1.2.3", machine.sources, chosen, tools[chosen.cuda])
+
+    return draw
+
+
+FLAGS = st.lists(st.sampled_from(["-DA", "-DB='x y'", "-O1"]), max_size=2).map(" ".join)
+ANYTHING = st.fixed_dictionaries(
+    {
+        "cuda": st.sampled_from(["on", "off"]),
+        "archs": st.sampled_from(["8.0", "8.0;9.0", "9.0 8.0", "9.0+PTX", ""]),
+        "cxx-flags": FLAGS,
+        "cuda-flags": FLAGS,
+        "link-flags": FLAGS,
+        "jobs": st.integers(0, 8).map(str),
+        "source-date-epoch": st.sampled_from(["0", "1600000000"]),
+        "jit": st.sampled_from(["auto", "never"]),
+        "cache-dir": st.sampled_from(["", "/a"]),
+        "cache-path": st.sampled_from(["", "/a:/b"]),
+        "trusted-owners": st.sampled_from(["", "1000"]),
+        "torch-tag": st.sampled_from(["build", "local", "none"]),
+        "glibc": st.sampled_from(["", "2.28", "2.31"]),
+        "manylinux": st.sampled_from(["auto", "off"]),
+    }
+)
+
+
+@hypothesis.settings(deadline=None, derandomize=True)
+@hypothesis.given(one=ANYTHING, other=ANYTHING, same=st.sets(st.sampled_from([o.name for o in REGISTRY])))
+def test_two_plans_are_one_where_nothing_that_decides_the_binary_differs(
+    drawn_with: Callable[[dict[str, str]], tuple[Settings, Plan]],
+    one: dict[str, str],
+    other: dict[str, str],
+    same: set[str],
+) -> None:
+    other = {name: one[name] if name in same else value for name, value in other.items()}
+
+    (first, plan), (second, again) = drawn_with(one), drawn_with(other)
+
+    def spelled(chosen: Settings) -> str | None:
+        if chosen.cuda == "off":
+            return None
+        return str(arch_choice.parse(chosen.archs, "here")) if chosen.archs else "default"
+
+    # The manifest records the values of exactly those options that decide the binary.
+    decided = [{k: v["value"] for k, v in s.record(spelled(s)).items()} for s in (first, second)]
+    assert (decided[0] == decided[1]) == (plan.fingerprint == again.fingerprint)
+
+
+# The Plan's form
+
+
+def test_the_fingerprint_is_the_sha256_of_the_canonical_json_of_its_parts(machine: Machine) -> None:
+    plan = machine.draw(cxx_flags="-DNAME=Ä")
+
+    def sha256(value: object) -> str:
+        text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+        return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+    values = plan.to_json()
+    parts = {name: sha256(values[name]) for name in ("content", "tools", "target")}
+    assert plan.digests == parts
+    assert plan.fingerprint == sha256({"schema": 6, **parts})
+
+
+def test_a_plan_s_json_survives_being_written_and_read_again(machine: Machine) -> None:
+    values = machine.draw().to_json()
+
+    assert json.loads(json.dumps(values)) == values
+
+
+def test_a_plan_names_its_schema_and_what_it_was_drawn_from(machine: Machine) -> None:
+    values = machine.draw().to_json()
+
+    assert values["schema"] == 6
+    assert values["content"]["sources"] == {
+        name: hashlib.sha256(text.encode()).hexdigest() for name, text in SOURCES.items()
+    }
+    parts = {"compiler", "assembler", "linker", "linked_in"}
+    assert values["tools"]["cxx"].items() >= {"kind": "gcc", "version": "12.2.0", "target": "x86_64-linux-gnu"}.items()
+    assert values["tools"]["cxx"].keys() == {"kind", "version", "target", *parts}
+    assert all(len(values["tools"]["cxx"][part]) == 64 for part in parts)
+    assert values["tools"]["headers"].keys() == {"torch", "system"}
+    assert values["target"]["cuda"]["sass"] == ["7.5", "8.0", "9.0", "10.0", "11.0", "12.0"]
+    assert values["target"]["cuda"]["ptx"] == ["12.0"]
+
+
+def test_a_plan_without_cuda_has_no_cuda_half(machine: Machine) -> None:
+    assert machine.draw(cuda="off").to_json()["target"]["cuda"] is None
+
+
+# What cannot be planned
+
+
+def test_architectures_that_the_nvcc_does_not_know_are_refused(machine: Machine) -> None:
+    with pytest.raises(SettingsError, match=r"7\.0"):
+        machine.draw(archs="7.0")
+
+
+@pytest.mark.parametrize(
+    "flags",
+    ["-arch=sm_90", "-O2 -gencode arch=compute_80,code=sm_80", "--generate-code=arch=compute_80", "-code sm_80"],
+)
+def test_architectures_in_the_options_for_nvcc_are_refused(machine: Machine, flags: str) -> None:
+    with pytest.raises(SettingsError, match="archs") as caught:
+        machine.draw(cuda_flags=flags)
+
+    assert "-C cuda_flags" in caught.value.found
+
+
+@pytest.mark.parametrize("flags", ["-archive=x", "-Xptxas -O2", "--ptxas-options=-arch", "-code-x"])
+def test_other_options_for_nvcc_are_not_taken_for_architectures(machine: Machine, flags: str) -> None:
+    assert machine.draw(cuda_flags=flags).cuda is not None
+
+
+def test_options_for_nvcc_do_not_matter_without_cuda_kernels(machine: Machine) -> None:
+    plan = plan_of(
+        PackageFacts("tiny", "native", "2.10"), "1.2.3", machine.sources,
+        settings_with({"CUDAFLAGS": "-arch=native"}, cuda="off"),
+        machine.toolchain(settings_with({"CXX": str(machine.cxx)}, cuda="off")),
+    )  # fmt: skip
+
+    assert plan.fingerprint == machine.draw(cuda="off").fingerprint
+
+
+def test_a_malformed_list_of_architectures_is_refused(machine: Machine) -> None:
+    with pytest.raises(SettingsError, match="Amper"):
+        machine.draw(archs="Amper")
+
+
+def test_a_header_of_torch_that_no_source_reaches_does_not_matter(machine: Machine) -> None:
+    before = machine.draw().fingerprint
+    write(machine, "site/torch/include/torch/extension.h")
+
+    assert machine.draw().fingerprint == before
+
+
+def test_another_torch_with_the_same_headers_does_not_matter(machine: Machine) -> None:
+    """The stable ABI target stands for torch: a library built with one torch works with all that are not older."""
+    before = machine.draw().fingerprint
+    machine.torch.rename(machine.folder / "old torch")
+    make_torch(machine.site, "2.15.0+cu990", "99.0")
+
+    assert machine.draw().fingerprint == before
+
+
+def test_a_torch_older_than_the_abi_s_target_is_refused(machine: Machine) -> None:
+    with pytest.raises(BuildError, match=r"torch >= 2\.12") as caught:
+        machine.draw(torch_target="2.12")
+
+    assert caught.value.found == "torch 2.11.0+cu990"
+
+
+def test_sources_without_a_cmakelists_are_refused(machine: Machine) -> None:
+    (machine.sources / "CMakeLists.txt").unlink()
+
+    with pytest.raises(SettingsError, match=r"CMakeLists\.txt"):
+        machine.draw()
+
+
+configuration_as_it_is = dict(vars(configuration))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("cache_entries", lambda *told: {**configuration_as_it_is["cache_entries"](*told), "CMAKE_CXX_STANDARD": 23}),
+        ("made_files", lambda *told: {"src/more.cpp": "int more;"}),
+        ("prefix_map", lambda work: "-g"),
+        ("without_links", lambda work: ""),
+        ("SETTLED", {"LC_ALL": "C"}),
+        ("PASSED_ON", ("PATH", "CPATH")),
+        ("GENERATOR", "-GUnix Makefiles"),
+        ("BUILD_TYPE", "Debug"),
+        ("file_sha256", lambda path: "0" * 64),
+    ],
+)
+def test_whatever_cmake_and_the_compilers_are_told_is_in_the_fingerprint(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, name: str, value: object
+) -> None:
+    before = machine.draw()
+    monkeypatch.setattr(configuration, name, value)
+
+    after = machine.draw()
+
+    assert after.digests["tools"] != before.digests["tools"]
+    assert after.fingerprint != before.fingerprint

@@ -1,0 +1,582 @@
+"""The manifest: read back exactly as written, or refused with the reason; every byte of a library must match it."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import os
+import subprocess
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from kernelwheel.cli.manifest_text import manifest_text
+from kernelwheel.runtime import Kernels, manifest_schema
+from kernelwheel.runtime import manifest as manifests
+from kernelwheel.runtime.artifact import Artifact
+from kernelwheel.runtime.compatible import Wanted, check
+from kernelwheel.runtime.content import PARTS
+from kernelwheel.runtime.errors import BuildError, IncompatibleArtifactError
+from kernelwheel.runtime.host import Host
+from kernelwheel.runtime.manifest import Library
+from kernelwheel.store import manifest_file
+from samples import BYTES, CPU_LIBRARY, CUDA_LIBRARY, LIBRARY, Values, follow_plan, sample
+from standins import make_machine
+
+pytestmark = pytest.mark.once
+
+MANIFEST = sample(LIBRARY, CUDA_LIBRARY)
+MODULES = sample(LIBRARY._replace(file="_C.so", module="_C"), binding={"python": "cp312", "torch": "2.13.0+cpu"})
+MODULES = MODULES._replace(requires=MODULES.requires._replace(python="cp312", torch="2.13.*"))
+TEXT = manifest_file.to_bytes(MANIFEST)
+many = hypothesis_settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+Place = tuple[str | int, ...]
+
+
+@pytest.fixture
+def artifact(tmp_path: Path) -> Path:
+    """A folder with one intact library."""
+    (tmp_path / LIBRARY.file).write_bytes(BYTES)
+    return tmp_path
+
+
+@pytest.mark.parametrize("manifest", [MANIFEST, MODULES, sample(LIBRARY)], ids=["CUDA", "modules", "CPU"])
+def test_a_manifest_is_read_as_it_was_written(tmp_path: Path, manifest: manifests.Manifest) -> None:
+    manifest_file.write(manifest, tmp_path)
+
+    assert manifests.read(tmp_path) == manifest
+    written = json.loads((tmp_path / "manifest.json").read_text())
+    assert written == {**manifest.to_json(), "digest": written["digest"]}
+
+
+def test_the_same_manifest_is_written_as_the_same_bytes(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    manifest_file.write(MANIFEST, tmp_path / "a")
+    manifest_file.write(MANIFEST, tmp_path / "b")
+
+    assert (tmp_path / "a/manifest.json").read_bytes() == (tmp_path / "b/manifest.json").read_bytes()
+
+
+def test_a_folder_without_a_manifest_is_no_error_and_no_manifest(tmp_path: Path) -> None:
+    assert manifests.read(tmp_path) is None
+
+
+def test_the_libraries_are_told_apart_by_device() -> None:
+    assert [lib.file for lib in MANIFEST.libraries_for("cpu")] == ["libtiny_cpu.so"]
+    assert [lib.file for lib in MANIFEST.libraries_for("cuda")] == ["libtiny_cuda.so"]
+
+
+def test_the_schema_has_every_field_of_a_plan(tmp_path: Path) -> None:
+    """Whoever adds a field to the Plan adds it to the manifest's schema."""
+    plan = make_machine(tmp_path).draw().to_json()
+    schema: Any = manifest_schema._PLAN
+    assert plan.keys() == schema.keys()
+    for part in PARTS:
+        assert plan[part].keys() == schema[part].keys()
+    assert plan["target"]["cuda"].keys() == manifest_schema._CUDA_TARGET.keys()
+
+
+# The digest
+
+
+def test_anybody_can_check_the_digest_as_the_source_says(tmp_path: Path) -> None:
+    """Runs the two commands in the module's docstring, verbatim."""
+    commands = [line.strip() for line in (manifests.__doc__ or "").splitlines() if line.startswith("    ")]
+    manifest_file.write(MANIFEST, tmp_path)
+
+    done = subprocess.run(["sh", "-c", "\n".join(commands)], cwd=tmp_path, capture_output=True, text=True, check=True)
+
+    assert len(commands) == 2
+    assert done.stdout.split()[0] == json.loads(TEXT)["digest"]
+
+
+@given(position=st.integers(0, len(TEXT) - 1), change=st.integers(1, 255))
+@many
+def test_any_flipped_byte_of_a_manifest_is_found(position: int, change: int) -> None:
+    with pytest.raises(IncompatibleArtifactError):
+        manifests.from_bytes(TEXT[:position] + bytes([TEXT[position] ^ change]) + TEXT[position + 1 :], "a test")
+
+
+def test_a_manifest_edited_by_hand_is_refused(tmp_path: Path) -> None:
+    edited = TEXT.replace(b"glibc 2.34", b"glibc 2.31")
+
+    assert edited != TEXT
+    assert "its digest does not match its content" in refusal_of(tmp_path, edited).found
+
+
+# What is refused
+
+
+def refusal_of(folder: Path, values: Any) -> IncompatibleArtifactError:
+    """The error for a manifest with these bytes or JSON values, raised when it is read, not at import."""
+    text = values if isinstance(values, bytes) else manifest_file.signed(values)
+    (folder / "manifest.json").write_bytes(text)
+    kernels = Kernels("tiny", "1.2.3", folder, {})
+    kernels.load_if_usable()
+    with pytest.raises(IncompatibleArtifactError) as required:
+        kernels.require("cpu")
+    with pytest.raises(IncompatibleArtifactError) as caught:
+        manifests.read(folder, "tiny")
+    assert str(caught.value) == str(required.value)
+    assert str(folder / "manifest.json") in str(caught.value)
+    assert len(str(caught.value)) < 1000
+    return caught.value
+
+
+def places(value: Any, place: Place = ()) -> Iterator[Place]:
+    """The places of all values inside a JSON value, itself first."""
+    yield place
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, inner in inside:
+        yield from places(inner, (*place, name))
+
+
+def at(values: Any, place: Place) -> Any:
+    for name in place:
+        values = values[name]
+    return values
+
+
+def changed(place: Place, value: object) -> Values:
+    """The manifest with one value changed as a forger would: with the resulting fingerprint and digests."""
+    values = copy.deepcopy(MANIFEST.to_json())
+    at(values, place[:-1])[place[-1]] = value
+    if place[0] == "plan" and isinstance(at(values, ("plan",)), dict):
+        with suppress(KeyError, TypeError):  # it follows from nothing
+            follow_plan(values)
+    return values
+
+
+@pytest.mark.parametrize("schema", [0, 1, 2, 3, "4", None, [4], True])
+def test_a_manifest_of_another_schema_is_refused_with_both(tmp_path: Path, schema: object) -> None:
+    error = refusal_of(tmp_path, {**MANIFEST.to_json(), "schema": schema})
+
+    assert error.required == "schema 6"
+    assert f"schema {schema!r}" in error.found
+
+
+def test_a_manifest_of_another_schema_is_refused_whatever_else_it_holds(tmp_path: Path) -> None:
+    assert refusal_of(tmp_path, b'{"schema": 7, "new": "shape"}').required == "schema 6"
+
+
+OBJECTS = [place for place in places(MANIFEST.to_json()) if isinstance(at(MANIFEST.to_json(), place), dict)]
+FREE = [
+    ("plan", "content", "sources"), ("plan", "content", "options"), ("plan", "tools", "recipe"),
+    ("plan", "tools", "toolkit"), ("built_with", "settings"),
+]  # fmt: skip
+FIELDS = [(*place, name) for place in OBJECTS if place not in FREE for name in at(MANIFEST.to_json(), place)]
+
+
+@pytest.mark.parametrize("place", FIELDS, ids=str)
+def test_a_manifest_that_lacks_a_field_is_refused(tmp_path: Path, place: Place) -> None:
+    values = copy.deepcopy(MANIFEST.to_json())
+    del at(values, place[:-1])[place[-1]]
+    text = json.dumps(values).encode() if place == ("digest",) else values
+
+    refusal_of(tmp_path, text)
+
+
+@pytest.mark.parametrize("place", [place for place in OBJECTS if place not in FREE], ids=str)
+def test_a_manifest_with_an_unknown_key_is_refused(tmp_path: Path, place: Place) -> None:
+    values = copy.deepcopy(MANIFEST.to_json())
+    at(values, place)["unknown"] = 1
+
+    assert "unknown" in refusal_of(tmp_path, values).found
+
+
+WRONG: dict[str, list[object]] = {
+    "package": [3, None, "", "a b", "../x", "x" * 101],
+    "version": [None, "", "..", "1/2", "new", 1, "1." + "9" * 5000],
+    "fingerprint": [1, "f" * 63, "F" * 64, "g" * 64, "f" * 32 + " " + "f" * 31],
+    "sources": [[], "", {"CMakeLists.txt": "1" * 64}],
+    "plan": [[], "x", {}, None],
+    "plan.schema": ["1", None, -1, 1.0],
+    "plan.content.sources": [[], {"CMakeLists.txt": 1}, {"CMakeLists.txt": "1" * 63}, {"x\u001b[2J": "1" * 64}],
+    "plan.tools.recipe": [None, {"compiler/cmake_driver.py": None}],
+    "plan.tools.cxx": ["gcc", [], {}, None],
+    "plan.tools.cxx.version": [12, None, "x" * 5000],
+    "plan.content.options": [[], "x", None, {"-": "x"}],
+    "plan.content.options.cxx-flags": [2, None, [1], ["\ud800"], ["-O2"] * 1001],
+    "plan.content.abi": ["python", None, 1],
+    "plan.target.cuda": [[], {}, "13", True],
+    "plan.target.cuda.sass": ["9.0", [9.0], ["sm_90"], [None]],
+    "plan.tools.toolkit": [[], {}, {"version": 13}, {"version": "new"}, {"version": "13.0", "nvcc": 1}],
+    "plan.content.torch_target": [2.10, "new", "2", None],
+    "plan.content.extensions": [{}, None, [1], [{}], [{"name": "a"}]],
+    "plan.target.binding": ["cp312", {}, {"python": "cp312"}],
+    "built_with": ["x", None, {}],
+    "built_with.cuda": [{}, None, {"enabled": 1, "because": "x"}],
+    "built_with.peak_mb": ["512", -1, True],
+    "built_with.settings": [[], {"cuda": "auto"}, {"cuda": {"value": {}, "origin": "x"}}, {"a b": {}}],
+    "built_with.settings.cuda.value": [1, [1], {}],
+    "requires": [[], "x", {}],
+    "requires.torch": [2.10, "new", "2.13.*.*", "2." + "1" * 5000],
+    "requires.platform": [None, "", "linux x"],
+    "requires.libc": [2.34, "2.34", "glibc", "glibc " + "2." * 50 + "1", "glibc 2." + "1" * 5000],
+    "requires.libstdcxx": ["GLIBCXX_new", 3, "GLIBCXX_3.4." + "1" * 5000],
+    "requires.cuda": ["13", True, -13],
+    "requires.driver": ["new", 13, "", "13.x", "13"],
+    "requires.driver_for_ptx": [13.2, "", "13." + "2" * 5000],
+    "requires.python": [312, "cp 312"],
+    "libraries": [{}, "x", None, [], ["x"], [None]],
+    "libraries.0.file": [3, "", "../evil.so", "/lib/evil.so", "a/b.so", "..", ".", "..\\evil.so", "a\0b.so",
+                         "manifest.json", "x" * 101, "ä.so"],
+    "libraries.0.sha256": [None, "0" * 63, 7],
+    "libraries.0.size": ["2048", 0, -1, 8 << 30, True],
+    "libraries.0.device": ["tpu", None, ["cpu"]],
+    "libraries.0.module": [1, "a..b", "", "a b"],
+    "libraries.1.sass": ["9.0", [9.0], None, ["9.0", "90"], ["9.00"], [".0"], ["9." + "0" * 5000]],
+    "libraries.1.ptx": [["sm_90"], None, ["12.0g"]],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("place", "wrong"),
+    [(place, wrong) for place in WRONG for wrong in WRONG[place]],
+    ids=lambda value: repr(value)[:40],
+)
+def test_a_value_of_the_wrong_kind_is_refused(tmp_path: Path, place: str, wrong: object) -> None:
+    names = tuple(int(name) if name.isdecimal() else name for name in place.split("."))
+
+    assert "digest does not" not in refusal_of(tmp_path, changed(names, wrong)).found
+
+
+@pytest.mark.parametrize("name", ["../evil.so", "..", "a\x00b.so"], ids=repr)
+def test_a_library_outside_its_folder_is_named(tmp_path: Path, name: str) -> None:
+    assert repr(name) in refusal_of(tmp_path, changed(("libraries", 0, "file"), name)).found
+
+
+def no_cuda_in_the_plan(values: Values) -> None:
+    values["plan"]["target"]["cuda"] = values["plan"]["tools"]["toolkit"] = None
+
+
+def cpu_marked_cuda(values: Values) -> None:
+    values["libraries"][0].update(device="cuda")
+
+
+def cuda_marked_cpu(values: Values) -> None:
+    values["libraries"][1].update(device="cpu")
+
+
+def other_device_code(values: Values) -> None:
+    values["libraries"][1]["sass"] = ["9.0"]
+
+
+def no_device_code(values: Values) -> None:
+    for part in (values["libraries"][1], values["plan"]["target"]["cuda"]):
+        part.update(sass=[], ptx=[])
+
+
+def no_cuda_libraries(values: Values) -> None:
+    del values["libraries"][1]
+
+
+def no_driver(values: Values) -> None:
+    values["requires"]["driver"] = None
+
+
+def another_major(values: Values) -> None:
+    values["requires"]["driver"] = "12.0"
+
+
+def a_cuda_of_another_major(values: Values) -> None:
+    values["requires"]["cuda"] = 12
+
+
+def cuda_is_not_enabled(values: Values) -> None:
+    values["built_with"]["cuda"]["enabled"] = False
+
+
+def one_name_twice(values: Values) -> None:
+    values["libraries"].append(dict(values["libraries"][0]))
+
+
+def a_module_without_a_binding(values: Values) -> None:
+    values["libraries"][0]["module"] = "_C"
+
+
+def a_binding_without_modules(values: Values) -> None:
+    values["plan"]["target"]["binding"] = {"python": "cp312", "torch": "2.13.0"}
+
+
+def a_python_without_a_binding(values: Values) -> None:
+    values["requires"]["python"] = "cp312"
+
+
+def another_torch(values: Values) -> None:
+    values["requires"]["torch"] = "2.11"
+
+
+def another_platform(values: Values) -> None:
+    values["requires"]["platform"] = "linux-aarch64"
+
+
+@pytest.mark.parametrize(
+    "contradict",
+    [
+        no_cuda_in_the_plan, cpu_marked_cuda, cuda_marked_cpu, other_device_code, no_device_code, no_cuda_libraries,
+        no_driver, another_major, a_cuda_of_another_major, cuda_is_not_enabled, one_name_twice,
+        a_module_without_a_binding, a_binding_without_modules, a_python_without_a_binding, another_torch,
+        another_platform,
+    ],
+)  # fmt: skip
+def test_a_manifest_that_contradicts_itself_is_refused(tmp_path: Path, contradict: Callable[[Values], None]) -> None:
+    values = copy.deepcopy(MANIFEST.to_json())
+    contradict(values)
+    follow_plan(values)
+
+    refusal_of(tmp_path, values)
+
+
+@pytest.mark.parametrize(
+    ("taken", "fits"),
+    [
+        ({CPU_LIBRARY.file: CPU_LIBRARY.sha256}, True),
+        ({CPU_LIBRARY.file: "e" * 64}, False),
+        ({CUDA_LIBRARY.file: CUDA_LIBRARY.sha256}, False),
+        ({"libother.so": CPU_LIBRARY.sha256}, False),
+    ],
+)
+def test_what_a_plan_takes_from_a_wheel_must_be_there(tmp_path: Path, taken: dict[str, str], fits: bool) -> None:
+    values = sample().to_json()
+    values["plan"]["tools"]["taken"] = taken
+    follow_plan(values)
+
+    if fits:
+        assert manifests.from_bytes(manifest_file.signed(values), "a test").plan["tools"]["taken"] == taken
+    else:
+        assert "is not the library that its Plan takes from a wheel" in refusal_of(tmp_path, values).found
+
+
+@pytest.mark.parametrize(
+    ("bound", "cuda", "libraries", "why"),
+    [
+        (False, None, (CPU_LIBRARY, CUDA_LIBRARY), ""),
+        (False, 13, (CPU_LIBRARY, CUDA_LIBRARY), ""),
+        (False, 12, (CPU_LIBRARY, CUDA_LIBRARY), "requires.cuda is 12, but its releases are 13.0, 13.2, 13.2.86"),
+        (False, 13, (CPU_LIBRARY,), "requires.cuda does not match its libraries"),
+        (True, None, (CPU_LIBRARY,), ""),
+        (True, 13, (CPU_LIBRARY, CUDA_LIBRARY), ""),
+        (True, None, (CPU_LIBRARY, CUDA_LIBRARY), "its Plan has a binding, but requires.cuda is none"),
+    ],
+)
+def test_the_cuda_major_of_torch_is_required_where_it_binds(
+    tmp_path: Path, bound: bool, cuda: int | None, libraries: tuple[Library, ...], why: str
+) -> None:
+    values = sample(*libraries).to_json()
+    values["requires"]["cuda"] = cuda
+    if bound:
+        values["plan"]["target"]["binding"] = {"python": None, "torch": "2.13.0+cu132"}
+        values["requires"]["torch"] = "2.13.*"
+        follow_plan(values)
+
+    if why:
+        assert why in refusal_of(tmp_path, values).found
+    else:
+        assert manifests.from_bytes(manifest_file.signed(values), "a test").requires.cuda == cuda
+
+
+@pytest.mark.parametrize("name", ["package", "version", "sources", "fingerprint"])
+def test_a_manifest_that_is_not_its_plan_s_is_refused(tmp_path: Path, name: str) -> None:
+    other = sample(package="tiny", version="1.2.4", sources={"CMakeLists.txt": "9" * 64}).to_json()
+    other["package"] = "other"
+    values = {**MANIFEST.to_json(), name: other[name]}
+
+    assert name in refusal_of(tmp_path, values).found
+
+
+def test_another_package_s_manifest_is_refused(tmp_path: Path) -> None:
+    assert "manifest of other, not of tiny" in refusal_of(tmp_path, sample(package="other").to_json()).found
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"{", b"null", b"[]", b"3", b'"text"', b"not json", b"\xef\xbb\xbf{}", b"{}", b"\xff\xfe\x00"]
+)
+def test_what_is_no_manifest_is_refused(tmp_path: Path, text: bytes) -> None:
+    refusal_of(tmp_path, text)
+
+
+@given(length=st.integers(0, len(TEXT) - 1))
+@many
+def test_a_truncated_manifest_is_refused(length: int) -> None:
+    with pytest.raises(IncompatibleArtifactError):
+        manifests.from_bytes(TEXT[:length], "a test")
+
+
+def in_its_plan(text: bytes) -> bytes:
+    return TEXT.replace(b'"schema": 2', b'"schema": ' + text)
+
+
+HEAVY: dict[str, bytes] = {
+    "nested objects": in_its_plan(b'{"a":' * 100_000),
+    "nested lists": in_its_plan(b"[" * 1_000_000),
+    "lists, less than are refused unseen": in_its_plan(b"[" * 900 + b"]" * 900),
+    "a number of many digits": in_its_plan(b"1" * 1_000_000),
+    "a negative one": in_its_plan(b"-" + b"1" * 5000),
+    "a fraction": in_its_plan(b"1.0"),
+    "an exponent": in_its_plan(b"1e999999999"),
+    "NaN": in_its_plan(b"NaN"),
+    "a duplicate key": in_its_plan(b'2, "schema": 2'),
+    "a digest of no length": TEXT.replace(json.loads(TEXT)["digest"].encode(), b"").ljust(4_000_000),
+    "a short digest": TEXT.replace(json.loads(TEXT)["digest"].encode(), b"e").ljust(4_000_000, b" "),
+    "a long name": in_its_plan(b'"' + b"x" * 3_000_000 + b'"'),
+    "many lists": in_its_plan(b"[" + b"[]," * 1_000_000 + b"[]]"),
+    "white space": TEXT + b" " * 10_000_000,
+    "text beyond ASCII": in_its_plan("Ä".encode()),
+}
+
+
+@pytest.mark.parametrize("text", HEAVY.values(), ids=HEAVY)
+def test_a_manifest_that_would_take_long_or_much_is_refused(tmp_path: Path, text: bytes) -> None:
+    refusal_of(tmp_path, text)
+    tracemalloc.start()
+    try:
+        with pytest.raises(IncompatibleArtifactError):
+            manifests.read(tmp_path)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 5 * manifests.LARGEST
+
+
+def test_a_file_without_end_is_not_read_to_its_end(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").symlink_to("/dev/zero")
+
+    with pytest.raises(IncompatibleArtifactError):
+        manifests.read(tmp_path)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "manifest.json")
+
+    with pytest.raises(IncompatibleArtifactError):
+        manifests.read(tmp_path)
+
+
+def test_a_manifest_that_is_a_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").mkdir()
+
+    with pytest.raises(IncompatibleArtifactError, match=r"manifest\.json"):
+        manifests.read(tmp_path)
+
+
+def test_a_build_cannot_write_what_no_import_would_read(tmp_path: Path) -> None:
+    with pytest.raises(BuildError, match="sources"):
+        manifest_file.write(sample(sources={"a\nb\0": "1" * 64}), tmp_path)
+
+    assert list(tmp_path.iterdir()) == []
+
+
+# Whatever is read, does no harm later
+
+MACHINES = [
+    Host("linux-x86_64", "glibc 2.36", "GLIBCXX_3.4.30", "2.11.0+cu130", "13.0", "cp312", (13, 2), ((9, 0), (12, 0))),
+    Host("linux-x86_64", "", "", "2.13.0+cpu", None, "cp312"),
+]
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 10**20) | st.text(max_size=8) | st.floats()
+    | st.sampled_from(["", "1" * 5000, "9.0", "13.0", "x" * 200, "\ud800", "a\nb", "0" * 64, "..", 0, 13, [], {}]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)  # fmt: skip
+
+
+@st.composite
+def mutants(draw: st.DrawFn) -> bytes:
+    """Manifests with up to three values changed, removed, added or repeated, then signed as if they were intact."""
+    values = copy.deepcopy(draw(st.sampled_from([MANIFEST, MODULES])).to_json())
+    for _ in range(draw(st.integers(1, 3))):
+        place = draw(st.sampled_from(list(places(values))[1:]))
+        inside, name = at(values, place[:-1]), place[-1]
+        change = draw(st.sampled_from(["set", "other", "delete", "add"]))
+        if change == "set":
+            inside[name] = draw(JSON)
+        elif change == "other":
+            inside[name] = copy.deepcopy(at(values, draw(st.sampled_from(list(places(values))[1:]))))
+        elif change == "delete":
+            del inside[name]
+        elif isinstance(inside, list):
+            inside.append(draw(JSON))
+        else:
+            inside[draw(st.text(max_size=8))] = draw(JSON)
+    if draw(st.booleans()):
+        with suppress(KeyError, TypeError, AttributeError):
+            follow_plan(values)
+    return manifest_file.signed(values)
+
+
+@given(text=mutants())
+@many
+def test_what_is_read_of_a_changed_manifest_can_be_used(text: bytes) -> None:
+    try:
+        manifest = manifests.from_bytes(text, "a test")
+    except IncompatibleArtifactError:
+        return
+    for machine in MACHINES:
+        check(manifest, machine)
+    check(manifest, MACHINES[0], Wanted("1.2.3", MANIFEST.content))
+    manifest_text(manifest).encode()
+    assert manifests.from_bytes(manifest_file.to_bytes(manifest), "a test") == manifest
+
+
+@given(
+    data=st.binary(max_size=200)
+    | st.text(alphabet='{}[]":,0123456789.eE+-\\nulltrue schema', max_size=200).map(str.encode)
+)
+@many
+def test_of_any_bytes_only_the_documented_error_comes(data: bytes) -> None:
+    with pytest.raises(IncompatibleArtifactError):
+        manifests.from_bytes(data, "a test")
+
+
+# verify
+
+
+def test_a_whole_library_is_let_through(artifact: Path) -> None:
+    with os.fdopen(Artifact(artifact, MANIFEST).open_library(LIBRARY), "rb") as stream:
+        assert stream.read() == BYTES
+
+
+@given(position=st.integers(0, len(BYTES) - 1), bit=st.integers(0, 7))
+@hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_flipped_bit_of_a_library_is_found(artifact: Path, position: int, bit: int) -> None:
+    changed = bytearray(BYTES)
+    changed[position] ^= 1 << bit
+    (artifact / LIBRARY.file).write_bytes(changed)
+
+    with pytest.raises(IncompatibleArtifactError, match=LIBRARY.file) as caught:
+        Artifact(artifact, MANIFEST).open_library(LIBRARY)
+
+    assert LIBRARY.sha256 in caught.value.found
+    assert hashlib.sha256(changed).hexdigest() in caught.value.found
+
+
+@pytest.mark.parametrize("length", [0, 1, len(BYTES) - 1])
+def test_a_truncated_library_is_found(artifact: Path, length: int) -> None:
+    (artifact / LIBRARY.file).write_bytes(BYTES[:length])
+
+    with pytest.raises(IncompatibleArtifactError, match=f"{length} bytes"):
+        Artifact(artifact, MANIFEST).open_library(LIBRARY)
+
+
+def test_a_library_with_bytes_at_its_end_is_found(artifact: Path) -> None:
+    (artifact / LIBRARY.file).write_bytes(BYTES + b"\0")
+
+    with pytest.raises(IncompatibleArtifactError, match="damaged"):
+        Artifact(artifact, MANIFEST).open_library(LIBRARY)
+
+
+def test_a_missing_library_is_found(tmp_path: Path) -> None:
+    with pytest.raises(IncompatibleArtifactError, match=LIBRARY.file) as caught:
+        Artifact(tmp_path, MANIFEST).open_library(LIBRARY)
+
+    assert "reinstall" in caught.value.remedies[0]

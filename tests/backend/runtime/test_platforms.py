@@ -1,0 +1,75 @@
+"""What systems differ in is known to one class, and a build on another than Linux is refused first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from folders import REPOSITORY
+from kernelwheel.compiler import worker
+from kernelwheel.project.build_platforms import HOST_PLATFORM, PLATFORMS
+from kernelwheel.runtime import compile_into_store as obtain
+from kernelwheel.runtime import platforms
+from kernelwheel.runtime.errors import BuildError
+from kernelwheel.runtime.platforms import library_file
+from processes import RunPython
+
+pytestmark = pytest.mark.once
+
+
+def test_an_extension_s_library_has_the_suffix_of_its_platform() -> None:
+    assert library_file("light._C") == "light._C.so"
+
+
+@pytest.mark.parametrize(
+    ("file", "stem"),
+    [("libcublas.so.13", "cublas"), ("libcudart_static.a", "cudart_static"), ("cublas", "cublas"), ("m", "m")],
+)
+def test_a_library_is_linked_to_by_its_stem(file: str, stem: str) -> None:
+    assert HOST_PLATFORM.stem(file) == stem
+    assert HOST_PLATFORM.stem(HOST_PLATFORM.shared(stem)) == HOST_PLATFORM.stem(HOST_PLATFORM.static(stem)) == stem
+
+
+# Every hook, in one process, as if on another system that lacks what only Linux has.
+HOOKS = """
+import sys
+missing = "fcntl", "grp", "pwd", "resource", "setuptools", "auditwheel"
+sys.modules.update(dict.fromkeys(missing))
+sys.platform = "darwin"
+from kernelwheel import hooks
+from kernelwheel.runtime.errors import BuildError
+made = "build_wheel", "build_editable", "build_sdist"
+for name in [name for name in vars(hooks) if name in made or name.startswith(("prepare_", "get_requires_"))]:
+    try:
+        getattr(hooks, name)(*["out"] * (not name.startswith("get_")))
+    except BuildError as error:
+        print(name, "|", str(error).splitlines()[0], "|", error.required, "|", error.found)
+"""
+
+
+def test_every_hook_refuses_another_system_first_and_says_what_there_is(run_python: RunPython, tmp_path: Path) -> None:
+    done = run_python(HOOKS, path=[REPOSITORY / "backend"])
+
+    rows = [line.split(" | ") for line in done.stdout.splitlines()]
+    assert {row[0] for row in rows} == {
+        "build_editable", "build_sdist", "build_wheel", "get_requires_for_build_editable",
+        "get_requires_for_build_sdist", "get_requires_for_build_wheel", "prepare_metadata_for_build_editable",
+        "prepare_metadata_for_build_wheel",
+    }  # fmt: skip
+    for _, first, required, found in rows:
+        assert (first, required) == (f"kernels cannot be built on {found}", f"one of {', '.join(PLATFORMS)}")
+        assert found.startswith("darwin-")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("build", [lambda: obtain.compile_into_store(*[None] * 5), lambda: worker.answer_to({}, None)])
+def test_a_compile_at_run_time_refuses_another_system_before_it_touches_anything(
+    monkeypatch: pytest.MonkeyPatch, build: Callable[..., object]
+) -> None:
+    monkeypatch.setattr(platforms, "platform_name", lambda: "win32-AMD64")
+
+    with pytest.raises(BuildError, match="kernels cannot be built on win32-AMD64") as caught:
+        build()
+
+    assert caught.value.required == f"one of {', '.join(PLATFORMS)}"
