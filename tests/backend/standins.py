@@ -14,7 +14,7 @@ from typing import Any
 
 from kernelwheel.compiler import worker
 from kernelwheel.compiler.create_plan import create_plan
-from kernelwheel.compiler.cross.target_platform import CrossTarget, cross_platform
+from kernelwheel.compiler.cross.target_platform import cross_platform
 from kernelwheel.compiler.parent_watch import Caller
 from kernelwheel.compiler.plan import Plan
 from kernelwheel.compiler.toolchain.cuda import decide_cuda
@@ -226,28 +226,6 @@ esac""",
     )
 
 
-def make_target_python(
-    root: Path, version: str = "3.12", flags: str = "", machine: str = "aarch64-unknown-linux-gnu", debian: bool = False
-) -> Path:
-    """A Python of another platform, as far as files tell; returns the file in which it says what it is."""
-    own = "// of the machine\n"
-    name, multiarch = f"python{version}{flags}", "-".join((machine.split("-")[0], *machine.split("-")[-2:]))
-    values = {
-        "ABIFLAGS": flags, "HOST_GNU_TYPE": machine, "MULTIARCH": multiarch, "VERSION": version,
-        "SOABI": f"cpython-{version.replace('.', '')}{flags}-{multiarch}",
-    }  # fmt: skip
-    texts = {
-        f"include/{name}/Python.h": '#include "pyconfig.h"\n',
-        f"include/{name}/pyconfig.h": f"#include <{multiarch}/{name}/pyconfig.h>\n" if debian else own,
-        f"lib/python{version}/_sysconfigdata_{flags}_{multiarch}.py": f"# made by make\nbuild_time_vars = {values}\n",
-        **({f"include/{multiarch}/{name}/pyconfig.h": own} if debian else {}),
-    }
-    for file, text in texts.items():
-        (root / file).parent.mkdir(parents=True, exist_ok=True)
-        (root / file).write_text(text, encoding="utf-8")
-    return root / f"lib/python{version}/_sysconfigdata_{flags}_{multiarch}.py"
-
-
 def settings_with(environ: Mapping[str, str] | None = None, **options: str) -> Settings:
     """Effective settings of the package tiny; options by name with `_` for `-`, as from `-C`."""
     return settings.resolve("tiny", {}, environ or {}, options)
@@ -283,9 +261,8 @@ class Machine:
         torch = read_torch(self.torch)
         environ = {"PATH": str(self.folder / "bin")}
         cuda = decide_cuda(chosen, torch, environ)
-        platform = cross_platform(chosen)
-        cross = CrossTarget(platform) if platform else None
-        return Toolchain(torch, find_cxx(chosen, environ), cuda, None, Launchers(), chosen, cross)
+        cxx = find_cxx(chosen, environ)
+        return Toolchain(torch, cxx, cuda, None, Launchers(), chosen, cross_platform(chosen))
 
     def draw(self, *, version: str = "1.2.3", torch_target: str = "2.10", abi: Abi = "stable", **options: str) -> Plan:
         """The Plan that this machine draws for the package tiny."""

@@ -38,7 +38,7 @@ from kernelwheel.cli.manifest_text import manifest_text
 from kernelwheel.compiler.cmake_driver import CMAKE_VERSION, NINJA_VERSION
 from kernelwheel.compiler.toolchain.cuda import decide_cuda
 from kernelwheel.runtime import manifest as manifests
-from standins import NOWHERE, make_torch, settings_with
+from standins import NOWHERE, make_program, make_torch, settings_with
 
 pytestmark = pytest.mark.once
 
@@ -423,11 +423,17 @@ def test_device_code_that_is_not_the_plan_s_is_refused(checkout: Checkout, out: 
     assert "8.9" in said
 
 
-def test_a_cmakelists_that_makes_no_library_is_refused(checkout: Checkout, out: Path) -> None:
-    folder = checkout()
+def test_a_cmakelists_that_makes_no_library_is_refused_by_a_build_that_looked_for_compilers_once(
+    checkout: Checkout, out: Path, tmp_path: Path
+) -> None:
+    folder, calls = checkout(), tmp_path / "calls"
     (folder / "native/CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.24)\nproject(tiny LANGUAGES CXX)\n")
+    cxx = make_program(tmp_path / "c++", f'echo "$1" >> {calls}; exec c++ "$@"')
 
-    assert "did not produce what the Plan specifies" in refused_build(folder, out, env={"TINY_CUDA": "off"})
+    said = refused_build(folder, out, env={"TINY_CUDA": "off", "CXX": str(cxx)})
+
+    assert "did not produce what the Plan specifies" in said
+    assert calls.read_text().split().count("-dumpmachine") == 1
 
 
 def test_folders_that_no_compiler_can_handle_are_refused_with_a_way_out(checkout: Checkout, out: Path) -> None:

@@ -19,19 +19,15 @@ from kernelwheel.compiler.configuration import cache_entries, told
 from kernelwheel.compiler.cross import target_platform
 from kernelwheel.compiler.cross.toolchain_file import toolchain_file
 from kernelwheel.compiler.cross.torch_stubs import LINKED, stable_functions
-from kernelwheel.compiler.headers import header_folders
+from kernelwheel.compiler.find_toolchain import find_toolchain
 from kernelwheel.compiler.nvcc_on_clang.__main__ import answer
 from kernelwheel.compiler.nvcc_on_clang.nvcc_options import Refused
-from kernelwheel.compiler.plan import Plan
-from kernelwheel.compiler.toolchain import toolchain
-from kernelwheel.compiler.toolchain.binding import Binding
+from kernelwheel.compiler.toolchain.binding import find_cuda_library
 from kernelwheel.compiler.toolchain.cxx import find_cxx
 from kernelwheel.compiler.toolchain.cxx_identity import cxx_identity
 from kernelwheel.compiler.toolchain.nvcc import inspect_nvcc
 from kernelwheel.compiler.toolchain.toolkit import Nvcc
 from kernelwheel.compiler.toolchain.toolkit_identity import toolkit_identity
-from kernelwheel.compiler.toolchain.torch_files import read_torch
-from kernelwheel.compiler.toolchain.torch_needs import find_cuda_library
 from kernelwheel.compiler.work_links import link_toolkit
 from kernelwheel.packing.tags import linux_tag
 from kernelwheel.project import build_platforms
@@ -44,14 +40,10 @@ from processes import RunPython
 from programs import CLANG, CUDA_12, find_optional
 from standins import (
     GPU_CODES,
-    Machine,
     make_cxx,
     make_machine,
     make_program,
-    make_target_python,
     make_toolkit,
-    make_torch,
-    plan_of,
     settings_with,
     sources_of,
 )
@@ -436,7 +428,7 @@ def test_a_build_for_x86_64_on_an_aarch64_machine_is_refused(monkeypatch: pytest
     for module in (platforms, target_platform):
         monkeypatch.setattr(module, "platform_name", lambda: "linux-aarch64")
 
-    caught = error(lambda: target_platform.platform_of(settings_with(platform="linux-x86_64")))
+    caught = error(lambda: target_platform.cross_platform(settings_with(platform="linux-x86_64")))
 
     assert str(caught).splitlines()[0] == "kernels for linux-x86_64 cannot be built on linux-aarch64"
     assert "natively" in caught.remedies[0]
@@ -627,120 +619,11 @@ def test_a_part_of_another_release_is_refused(nvcc: Nvcc, tmp_path: Path) -> Non
     assert "no CUDA 13.0.88, as nvcc (its cudart is for 13.2)" in caught.found
 
 
-def test_a_torch_of_another_version_than_the_target_s_is_refused(tmp_path: Path) -> None:
-    here = read_torch(make_torch(tmp_path / "site", "2.11.0+cpu"))
-    make_torch(tmp_path / "packages", "2.13.0+cu130", "13.0")
-    chosen = settings_with(target_packages=str(tmp_path / "packages"))
+def test_modules_and_libraries_on_all_of_torch_are_refused_before_anything_is_looked_for() -> None:
+    caught = error(lambda: find_toolchain(settings_with(**FOR_ARM), {}, binds_torch=True))
 
-    caught = error(lambda: target_platform.find_target(chosen, AARCH64, here))
-
-    assert "torch 2.13.0+cu130" in caught.required
-    assert "torch 2.11.0+cpu" in caught.found
-    assert "pip install 'torch==2.13.0'" in caught.remedies[0]
-
-
-def with_target_torch(machine: Machine, folder: Path) -> toolchain.Toolchain:
-    """What a machine compiles with, for Arm and beside the torch in a folder."""
-    chosen = settings_with({"CUDA_HOME": str(machine.toolkit), "CXX": str(machine.cxx)}, **FOR_ARM)
-    tools = machine.toolchain(chosen)
-    target = target_platform.find_target(settings_with(target_packages=str(folder)), AARCH64, tools.torch)
-    return replace(tools, cross=target)
-
-
-def test_the_same_headers_of_the_target_s_torch_are_taken_and_others_refused(tmp_path: Path) -> None:
-    machine, facts = make_machine(tmp_path / "machine"), PackageFacts("tiny", "native", "2.10", "stable")
-    theirs = make_torch(tmp_path / "packages", "2.11.0+cu990", "99.0")
-
-    def draw() -> Plan:
-        tools = with_target_torch(machine, tmp_path / "packages")
-        return plan_of(facts, "1.2.3", machine.sources, tools.settings, tools)
-
-    assert draw() == machine.draw(**FOR_ARM)
-    (theirs / "include/torch/csrc/stable/library.h").write_text("// another ABI\n", encoding="utf-8")
-    assert "1 that differ: torch/csrc/stable/library.h" in error(draw).found
-
-
-# Modules, and libraries on all of torch
-
-
-def for_modules(folder: Path, *, cuda: str = "auto", python: bool = True) -> toolchain.Toolchain:
-    """What a machine compiles with for Arm that was given the target's torch and, unless told not to, its Python."""
-    machine = make_machine(folder / "machine")
-    theirs = make_torch(folder / "packages", "2.11.0+cu990", "99.0")
-    (theirs / "_C.cpython-312-aarch64-linux-gnu.so").touch()
-    make_target_python(folder / "python")
-    tools = with_target_torch(machine, folder / "packages")
-    given = {"target_packages": str(folder / "packages"), "target_python": str(folder / "python") if python else ""}
-    return replace(tools, settings=settings_with({"CUDA_HOME": str(machine.toolkit)}, cuda=cuda, **FOR_ARM, **given))
-
-
-def test_modules_are_compiled_for_the_target_s_python_and_torch(tmp_path: Path) -> None:
-    tools = target_platform.on_its_torch(for_modules(tmp_path), python=True)
-    tools = replace(tools, cuda=replace(tools.cuda, nvcc=None))
-    facts = PackageFacts("tiny", "native", "2.10", "torch")
-    machine = Machine(tmp_path / "machine")
-
-    plan = plan_of(facts, "1.2.3", machine.sources, tools.settings, tools)
-
-    assert plan.binding == Binding("cp312", "2.11.0+cu990")
-    assert header_folders(plan, tools)["python"] == (tmp_path / "python/include/python3.12",)
-    assert tools.torch.root == tmp_path / "packages/torch"
-
-
-def test_libraries_on_all_of_torch_need_no_python(tmp_path: Path) -> None:
-    tools = target_platform.on_its_torch(for_modules(tmp_path, python=False), python=False)
-
-    assert tools.torch.root == tmp_path / "packages/torch"
-
-
-def test_a_build_for_this_machine_keeps_its_torch(tmp_path: Path) -> None:
-    machine = make_machine(tmp_path)
-    tools = machine.toolchain(settings_with({"CUDA_HOME": str(machine.toolkit), "CXX": str(machine.cxx)}))
-
-    assert target_platform.on_its_torch(tools, python=True) is tools
-
-
-def test_without_the_target_s_torch_or_python_modules_are_refused_with_the_commands(tmp_path: Path) -> None:
-    machine = make_machine(tmp_path)
-    chosen = settings_with({"CUDA_HOME": str(machine.toolkit), "CXX": str(machine.cxx)}, **FOR_ARM)
-    tools = machine.toolchain(chosen)
-
-    both = error(lambda: target_platform.on_its_torch(tools, python=True))
-    torch_alone = error(lambda: target_platform.on_its_torch(tools, python=False))
-    python_alone = error(
-        lambda: target_platform.on_its_torch(for_modules(tmp_path / "other", python=False), python=True)
-    )
-
-    assert both.required == "torch for linux-aarch64, and the headers of the Python that imports it"
-    assert [line.split(":")[0] for line in both.found.splitlines()] == ["no torch for it", "no Python for it"]
-    assert "'torch==2.11.0', and -C target-packages=DIR" in both.remedies[0]
-    assert "-C target-python=DIR" in both.remedies[1]
-    assert (torch_alone.required, torch_alone.found.count("\n")) == ("torch for linux-aarch64", 0)
-    assert python_alone.found == "no Python for it: target-python is not set"
-    assert python_alone.remedies[-1] == "or build it natively, on a machine with linux-aarch64"
-
-
-def test_a_torch_for_another_python_than_the_target_s_is_refused(tmp_path: Path) -> None:
-    tools = for_modules(tmp_path)
-    root = tmp_path / "packages/torch"
-    (root / "_C.cpython-312-aarch64-linux-gnu.so").rename(root / "_C.cpython-311-aarch64-linux-gnu.so")
-
-    caught = error(lambda: target_platform.on_its_torch(tools, python=True))
-
-    assert caught.found == "_C.cpython-311-aarch64-linux-gnu.so"
-    assert caught.required.startswith("_C.cpython-312-aarch64-linux-gnu.so and lib/libtorch_python.so")
-
-
-def test_cuda_modules_need_a_torch_with_cuda_for_the_target(tmp_path: Path) -> None:
-    tools = for_modules(tmp_path)
-    assert tools.cross is not None
-    assert tools.cross.torch is not None
-    without = replace(tools, cross=replace(tools.cross, torch=replace(tools.cross.torch, version="2.11.0", cuda=None)))
-
-    caught = error(lambda: target_platform.on_its_torch(without, python=True))
-
-    assert (caught.required, caught.found) == ("one for CUDA 99.0", "torch 2.11.0, for CPUs alone")
-    assert "-C cuda=off" in caught.remedies[1]
+    assert "what is compiled on all of torch cannot be built for linux-aarch64 here" in caught.problem
+    assert caught.remedies == ("build it natively, on a machine with linux-aarch64",)
 
 
 @pytest.mark.slow
@@ -765,21 +648,21 @@ def test_what_is_compiled_at_run_time_is_for_this_machine(compiled_natively: str
 
 
 @pytest.fixture
-def compiled_natively(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def compiled_natively(tmp_path: Path) -> str:
     """The platform of a Plan that is drawn up at run time, although the settings name another one."""
-    from kernelwheel.compiler import build_or_reuse
+    from kernelwheel.compiler.build_or_reuse import create_plan_for
     from kernelwheel.compiler.compile_job import read_job
     from kernelwheel.runtime.compile_into_store import compile_request
     from kernelwheel.runtime.installed import InstalledPackage
     from kernelwheel.runtime.selection import Request
 
     machine = make_machine(tmp_path)
-    monkeypatch.setattr(build_or_reuse, "find_toolchain", lambda chosen, *_, **__: machine.toolchain(chosen))
     chosen = settings_with({"CUDA_HOME": str(machine.toolkit), "CXX": str(machine.cxx)}, **FOR_ARM)
     package = InstalledPackage("tiny", "1.2.3", tmp_path / "none", {})
     vars(package)["source"] = sources_of(PackageFacts("tiny", "native", "2.10", "stable"), machine.sources)
     request = compile_request(package, hosts.probe(), Request("cpu"), chosen)
-    return build_or_reuse.create_plan_for(read_job(request.to_json(), {}), {}).plan.platform
+    job = read_job(request.to_json(), {})
+    return create_plan_for(job, machine.toolchain(job.settings)).plan.platform
 
 
 @needs_compiler

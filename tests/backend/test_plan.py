@@ -229,7 +229,6 @@ PAIRS: dict[str, Callable[[Machine], tuple[str, str]]] = {
     "glibc": lambda _: ("2.28", "2.31"),
     "platform": lambda _: ("native", next(name for name in PLATFORMS if name != platform_name())),
     "target-packages": lambda _: ("/a", "/b"),
-    "target-python": lambda _: ("/a", "/b"),
     "jobs": lambda _: ("1", "2"),
     "source-date-epoch": lambda _: ("1500000000", "1600000000"),
     "jit": lambda _: ("never", "always"),

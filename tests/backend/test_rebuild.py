@@ -19,9 +19,8 @@ import pytest
 from builds import NATIVE, TORCH, Wheel, build, cache_of, contents, needs_cuda_torch, remove_work
 from editables import REQUIRE, SMALL, Editable, make_editable, make_user
 from kernelwheel.compiler.compile import compile_plan
-from kernelwheel.compiler.toolchain import toolchain
-from kernelwheel.compiler.toolchain.toolchain import Torch
-from kernelwheel.compiler.toolchain.torch_files import read_torch
+from kernelwheel.compiler.find_toolchain import find_toolchain
+from kernelwheel.compiler.toolchain.torch_files import Torch, read_torch
 from kernelwheel.compiler.work_folder import Work, lay_out, work_path
 from kernelwheel.project.package import PackageFacts
 from kernelwheel.runtime.errors import BuildError
@@ -215,7 +214,7 @@ class Project:
     def compile(self, say: Callable[[str], None] = lambda line: None) -> tuple[list[str], bytes]:
         """The files that were compiled now, and the library."""
         chosen = settings_with(cuda="off", cxx=self.editable.environment["CXX"])
-        tools = toolchain.find_toolchain(chosen, os.environ)
+        tools = find_toolchain(chosen, os.environ)
         tools = replace(tools, torch=self.torch or tools.torch)
         self.plan = plan_of(PackageFacts("tiny", "native", "2.10"), "1.2.3", self.native, chosen, tools)
         out = Path(tempfile.mkdtemp(dir=self.editable.folder))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import kernelwheel
 import pytest
-from kernelwheel.compiler.toolchain import toolchain
+from kernelwheel.compiler.find_toolchain import find_toolchain
 from kernelwheel.compiler.toolchain.cuda import CudaDecision, decide_cuda
 from kernelwheel.compiler.toolchain.cxx import find_cxx, host_limits
 from kernelwheel.compiler.toolchain.nvcc import find_cuobjdump
@@ -622,7 +622,7 @@ def test_hardware_is_never_asked(tmp_path: Path, cuda_torch: Path, monkeypatch: 
     monkeypatch.syspath_prepend(cuda_torch.parent)
     monkeypatch.delitem(sys.modules, "torch", raising=False)  # another test may have imported the real one
 
-    found = toolchain.find_toolchain(settings_with(cuda_home=str(toolkit)), environ)
+    found = find_toolchain(settings_with(cuda_home=str(toolkit)), environ)
 
     assert found.cuda.nvcc is not None
     asked = {line.split()[0] for line in (toolkit / "calls").read_text().splitlines()}
@@ -837,5 +837,5 @@ def test_a_whole_toolchain_has_a_compiler_that_its_nvcc_takes(
     monkeypatch.syspath_prepend(cuda_torch.parent)
     monkeypatch.delitem(sys.modules, "torch", raising=False)
 
-    assert toolchain.find_toolchain(settings_with(cuda_home=str(toolkit)), environ).cxx.version == "14.1.0"
-    assert toolchain.find_toolchain(settings_with(cuda="off"), environ).cxx.version == "16.1.0"
+    assert find_toolchain(settings_with(cuda_home=str(toolkit)), environ).cxx.version == "14.1.0"
+    assert find_toolchain(settings_with(cuda="off"), environ).cxx.version == "16.1.0"

@@ -18,7 +18,7 @@ import pytest
 from builds import TORCH, needs_cuda_torch
 from kernelwheel.compiler import cmake_build
 from kernelwheel.compiler.compile import compile_plan
-from kernelwheel.compiler.toolchain import toolchain
+from kernelwheel.compiler.find_toolchain import find_toolchain
 from kernelwheel.compiler.toolchain.cuda import decide_cuda, no_nvcc
 from kernelwheel.compiler.toolchain.cxx import host_limits
 from kernelwheel.compiler.toolchain.nvcc import LIKE_TORCH, NvccLimits
@@ -62,7 +62,7 @@ def compile_small(
     for name, text in sources.items():
         (root / name).write_text(text)
     chosen = settings_with(archs="9.0", **options)
-    tools = toolchain.find_toolchain(chosen, os.environ)
+    tools = find_toolchain(chosen, os.environ)
     tools = replace(tools, torch=torch, cuda=decide_cuda(chosen, torch, os.environ, sys.path, limits=limits))
     plan = plan_of(PackageFacts("tiny", "sources", "2.10"), "1.2.3", root, chosen, tools)
     store = Store(folder / "cache", "tiny", "1.2.3")

@@ -23,6 +23,7 @@ from ..store import manifest_file
 from ..version import VERSION
 from . import cmake_build, elf_inspect
 from .configuration import made_files
+from .cross.torch_stubs import stub_files
 from .headers import check_headers, headers_of
 from .jobs import plan_jobs
 from .parent_watch import Caller
@@ -105,11 +106,8 @@ def compile_plan(
 def _made(plan: Plan, toolchain: Toolchain) -> dict[str, str]:
     """The sources that are not the package's own; for another platform, with those of stubs for torch's libraries."""
     made = made_files(plan, toolchain)
-    if toolchain.cross and not plan.binding:
-        from .cross.torch_stubs import stub_files
-
-        stubs = stub_files(toolchain.cross.torch or toolchain.torch)
-        made |= {f"torch-stubs/{name}": text for name, text in stubs.items()}
+    if toolchain.target:
+        made |= {f"torch-stubs/{name}": text for name, text in stub_files(toolchain.torch).items()}
     return made
 
 

@@ -19,6 +19,7 @@ from ..project.arch_choice import gencode
 from ..project.build_platforms import PLATFORMS
 from ..runtime.files import file_sha256, json_sha256
 from .cmake_driver import BUILD_TYPE, GENERATOR
+from .cross.toolchain_file import toolchain_file
 from .extension_lists import as_one, cmake_lists
 from .headers import header_folders
 from .plan import Plan
@@ -87,9 +88,7 @@ def made_files(plan: Plan, toolchain: Toolchain) -> dict[str, str]:
 def told(work: Path, toolchain: Toolchain) -> dict[str, str]:
     """The files that tell CMake and the compilers how, by their names in the work folder."""
     files = {"recipe/paths.rsp": prefix_map(work), "recipe/depfile.sed": without_links(work)}
-    if toolchain.cross:
-        from .cross.toolchain_file import toolchain_file
-
+    if toolchain.target:
         files["recipe/toolchain.cmake"] = toolchain_file(toolchain)
     return files
 
@@ -124,10 +123,9 @@ def cache_entries(work: Path, plan: Plan, toolchain: Toolchain) -> dict[str, Any
         "KERNELWHEEL_OUTPUT": str(work / "out"),
         "KERNELWHEEL_RECIPE": "../recipe",
     }
-    if toolchain.cross:
+    if toolchain.target:
         cache["CMAKE_TOOLCHAIN_FILE"] = str(work / "recipe" / "toolchain.cmake")
-        if not plan.binding:  # which links to the target's torch
-            cache["KERNELWHEEL_TORCH_STUBS"] = str(work / "torch-stubs")
+        cache["KERNELWHEEL_TORCH_STUBS"] = str(work / "torch-stubs")
     for language, folders in header_folders(plan, toolchain).items():
         links = [str(work / "headers" / f"{language}{number}") for number in range(len(folders))]
         cache[f"KERNELWHEEL_{language.upper()}_HEADERS"] = ";".join(links)

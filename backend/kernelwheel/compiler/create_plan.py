@@ -19,7 +19,7 @@ from ..runtime.files import json_sha256
 from ..runtime.no_kernels import changed_sources
 from ..runtime.variables import own_variable
 from .configuration import recipe_of
-from .headers import digests, headers_of, refuse_other_headers
+from .headers import digests, headers_of
 from .plan import CudaPlan, Plan
 from .toolchain.binding import bind
 from .toolchain.cxx_identity import cxx_identity
@@ -70,11 +70,7 @@ def create_plan(
         taken=dict(taken or {}),
     )
     plan = replace(plan, recipe=recipe_of(plan, toolchain))
-    headers = headers_of(plan, toolchain, source_root)
-    if toolchain.cross and toolchain.cross.torch and toolchain.cross.torch != toolchain.torch:
-        theirs = headers_of(plan, replace(toolchain, torch=toolchain.cross.torch), source_root)
-        refuse_other_headers(headers, theirs, plan.platform)
-    return replace(plan, headers=digests(headers))
+    return replace(plan, headers=digests(headers_of(plan, toolchain, source_root)))
 
 
 def require_torch_target(facts: PackageFacts, toolchain: Toolchain) -> None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..runtime.errors import BuildError, way_out
 from ..runtime.files import json_sha256
+from .toolchain.binding import cuda_folders, python_folders
 from .toolchain.cxx import search_folders
 from .toolchain.toolchain import Toolchain
 from .toolchain.toolkit_identity import is_identified
@@ -94,31 +95,14 @@ def header_folders(plan: Plan, toolchain: Toolchain) -> dict[str, tuple[Path, ..
     if plan.binding is None:
         return {"cuda": nvcc.header_folders if nvcc else (), "python": ()}
     return {
-        "cuda": toolchain.torch_headers if nvcc else (),
-        "python": toolchain.python_headers if plan.binding.python else (),
+        "cuda": cuda_folders(nvcc, toolchain.torch.root.parent) if nvcc else (),
+        "python": python_folders() if plan.binding.python else (),
     }
 
 
 def digests(headers: Headers) -> dict[str, str]:
     """One digest for each origin, of names and contents."""
     return {origin: json_sha256(named) for origin, named in headers.items()}
-
-
-def refuse_other_headers(headers: Headers, theirs: Headers, platform: str) -> None:
-    """Refuse headers of torch that are others than those of the target's torch.
-
-    Raises:
-        BuildError: names the first ones.
-    """
-    ours, others = headers.get("torch", {}), theirs.get("torch", {})
-    unlike = sorted(name for name in {*ours, *others} if ours.get(name) != others.get(name))
-    if unlike:
-        raise BuildError(
-            f"torch's headers on this machine are not those of the torch for {platform}",
-            required="the same headers, which are compiled in",
-            found=f"{len(unlike)} that differ: {', '.join(unlike[:3])}",
-            remedies=["install the same build of torch here and in target-packages, both for CUDA or both without"],
-        )
 
 
 def check_headers(plan: Plan, headers: Headers, read: Iterable[str]) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 from ..project.build_platforms import HOST_PLATFORM
 from .headers import header_folders
 from .plan import Plan
+from .toolchain.binding import find_cuda_library
 from .toolchain.toolchain import Toolchain
 from .toolchain.toolkit import Nvcc
-from .toolchain.torch_needs import find_cuda_library
 
 
 def link_all(work: Path, plan: Plan, toolchain: Toolchain) -> None:

@@ -9,8 +9,8 @@ from ..toolchain.toolchain import Toolchain
 
 def toolchain_file(toolchain: Toolchain) -> str:
     """What CMake must know in a build for another platform (cmake-toolchains(7))."""
-    assert toolchain.cross is not None
-    nvcc, platform = toolchain.cuda.nvcc, toolchain.cross.platform
+    nvcc, platform = toolchain.cuda.nvcc, toolchain.target
+    assert platform is not None
     libc = Path(toolchain.cxx.answer(f"-print-file-name={platform.libc}")).resolve()
     told = toolchain.cxx.cross_target
     lines = {

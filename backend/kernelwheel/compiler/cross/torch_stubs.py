@@ -10,6 +10,8 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
+from elftools.elf.elffile import ELFFile
+
 from ...project.build_platforms import HOST_PLATFORM
 from ..toolchain.glibc_compat import stub_source
 from ..toolchain.torch_files import Torch
@@ -31,8 +33,6 @@ def stable_functions(library: Path) -> Iterator[str]:
 
     A library of torch has hundreds of thousands of symbols, so each is read as a record of bytes.
     """
-    from elftools.elf.elffile import ELFFile  # not installed where nothing is compiled, such as beside `doctor`
-
     with library.open("rb") as stream:
         elf = ELFFile(stream)
         table, text = elf.get_section_by_name(".dynsym"), elf.get_section_by_name(".dynstr")

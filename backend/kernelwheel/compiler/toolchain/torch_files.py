@@ -81,11 +81,11 @@ def read_torch(root: Path) -> Torch:
     return Torch(root, str(values["__version__"]), values.get("cuda"), values.get("hip"), _pinned_toolkit(root.parent))
 
 
-def brought_by_torch(torch: Torch) -> frozenset[str]:
+def torch_libraries(torch: Torch) -> list[str]:
     """The file names of the libraries that torch's wheel and those it depends on bring."""
     site = torch.root.parent
     folders = (torch.root / "lib", *site.glob("nvidia/*/lib"))
-    return frozenset(path.name for folder in folders for path in folder.glob(f"*{HOST_PLATFORM.suffix}*"))
+    return sorted({path.name for folder in folders for path in folder.glob(f"*{HOST_PLATFORM.suffix}*")})
 
 
 def version_in(root: Path) -> str | None:
