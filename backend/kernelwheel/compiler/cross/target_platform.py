@@ -16,7 +16,7 @@ from ...project.build_platforms import CROSS_BUILDS, HOST_PLATFORM, PLATFORMS, P
 from ...project.build_settings import NATIVE, BuildSettings
 from ...runtime.errors import BuildError, SettingsError
 from ...runtime.platforms import platform_name, require_supported
-from ..toolchain.clang_headers import HEADERS
+from ..toolchain.clang_toolkit import HEADERS
 from ..toolchain.linked_toolkit import CUDART, linked_folder
 from ..toolchain.toolkit import CudaTarget, Nvcc
 from ..toolchain.toolkit_identity import cudart_version

@@ -97,7 +97,7 @@ class Command:
             *(["-fgpu-approx-transcendentals"] if self.fast else []),
             *("-mllvm", f"-nvptx-prec-divf32={division}"),
             *("-mllvm", f"-nvptx-prec-sqrtf32={int(self.math['prec-sqrt'])}"),
-            f"-DNVCC_PREC_SQRT={int(self.math['prec-sqrt'])}",  # for a header of ours, clang_headers.py
+            f"-DNVCC_PREC_SQRT={int(self.math['prec-sqrt'])}",  # for a header of ours, nvcc_on_clang.h
             *self.device,
         ]
 

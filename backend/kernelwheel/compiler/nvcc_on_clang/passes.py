@@ -16,7 +16,7 @@ from .nvcc_options import Command, Refused
 PTX_ISA, NEWEST_OF_ISA = "+ptx80", 90
 # As nvcc has them, pointers to shared memory have 32 bits, not 64: an address then takes one register, not two.
 DEVICE = ("--cuda-device-only", "-fcuda-short-ptr", "-O3")
-HEADER = "include/nvcc_on_clang.h"  # made by clang_headers.py
+HEADER = "include/nvcc_on_clang.h"  # cmake/nvcc_on_clang.h
 
 
 class Toolkit:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ...project.build_platforms import HOST_PLATFORM
 from ...requirements import install
-from .clang_headers import HEADERS
+from ..nvcc_on_clang.passes import HEADER
 from .linked_toolkit import CUDART, linked_toolkit
 from .programs import output_of, passed_on
 
@@ -36,6 +36,11 @@ RUNTIME = f"{HOST_PLATFORM.shared('cudart')}.12"
 # In place of the static libraries, where there are none: a linker script (ld(1), "Implicit Linker Scripts") that names
 # the shared runtime, and an archive of nothing, as no device code is linked.
 DYNAMIC = {f"lib64/{CUDART}": f"INPUT({RUNTIME})\n", f"lib64/{CUDADEVRT}": "!<arch>\n"}
+# Headers of ours. The second is one of curand's, which clang's include, whether it is used or not.
+HEADERS = {
+    HEADER: (Path(__file__).parents[2] / "cmake" / "nvcc_on_clang.h").read_text(encoding="utf-8"),
+    "include/curand_mtgp32_kernel.h": "",
+}
 # In nvcc's place; $0 is how it was called, which may be through a link to the folder.
 PROGRAM = """#!/bin/sh
 start='import sys; sys.path.insert(0, sys.argv[1])
