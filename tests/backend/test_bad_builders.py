@@ -294,9 +294,7 @@ def test_an_isolated_build_without_a_network_says_which_requirement_is_missing(b
 
 
 @needs_cuda_torch
-def test_an_nvcc_that_crashes_on_one_architecture_is_said_with_file_architecture_and_log(
-    builder: Builder, tmp_path: Path
-) -> None:
+def test_an_nvcc_that_crashes_on_one_architecture_is_said_with_file_and_log(builder: Builder, tmp_path: Path) -> None:
     nvcc = decide_cuda(settings_with(), TORCH, os.environ).nvcc
     assert nvcc is not None
     toolkit = tmp_path / "toolkit"
@@ -312,8 +310,6 @@ def test_an_nvcc_that_crashes_on_one_architecture_is_said_with_file_architecture
 
     assert "tiny 1.2.3 did not compile" in said
     assert re.search(r"found: +twice\.cu\n", said)
-    assert "before it had made code for 9.0, 12.0" in said
-    assert "without 9.0" in said
     (log,) = re.findall(r"read the whole log: (\S+)", said)
     assert "compute_90" in Path(log).read_text()
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from kernelwheel.cli.manifest_text import manifest_text
 from kernelwheel.cli.prediction import predict
-from kernelwheel.compiler.build_or_reuse import create_plan_for, nvcc_limits
+from kernelwheel.compiler.build_or_reuse import create_plan_for
 from kernelwheel.compiler.compile_job import CompileJob, read_job
-from kernelwheel.compiler.toolchain import toolchain
+from kernelwheel.compiler.find_toolchain import nvcc_limits, toolchain_for
 from kernelwheel.compiler.toolchain.cuda import CudaDecision, decide_cuda, no_nvcc
 from kernelwheel.compiler.toolchain.nvcc import LIKE_TORCH, NvccLimits, inspect_nvcc
 from kernelwheel.compiler.toolchain.torch_files import Torch, read_torch
@@ -123,21 +123,6 @@ def test_an_nvcc_that_the_user_names_is_taken_whatever_its_major(
     assert for_modules.root == beside_torch
 
 
-def test_two_toolkits_that_both_will_do_are_refused_for_operators_and_not_for_modules(
-    tmp_path: Path, cuda_torch: Path
-) -> None:
-    other, same = make_toolkit(tmp_path / "other", "12.8.93"), make_toolkit(tmp_path / "same")
-    named = {"CUDACXX": f"{other}/bin/nvcc", "CUDA_HOME": str(same)}
-
-    with pytest.raises(SettingsError, match="name two CUDA toolkits") as caught:
-        decide(cuda_torch, named=named)
-
-    assert caught.value.required == "one toolkit"
-    for_modules = decide(cuda_torch, LIKE_TORCH, named=named).nvcc
-    assert for_modules is not None
-    assert for_modules.root == same
-
-
 @pytest.mark.parametrize(
     ("driver", "version"), [((99, 0), "13.2.86"), ((13, 0), "13.2.86"), ((12, 9), "12.8.93"), ((12, 0), "12.8.93")]
 )
@@ -211,7 +196,7 @@ def earlier_cuda(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine with a torch for CUDA 12.8 and the nvcc of 13.2 alone; returns a folder with sources."""
     machine = make_machine(tmp_path / "machine")
     torch = read_torch(make_torch(tmp_path / "site", "2.10.0+cu128", "12.8"))
-    monkeypatch.setattr(toolchain, "find_torch", lambda: torch)
+    monkeypatch.setattr("kernelwheel.compiler.find_toolchain.find_torch", lambda: torch)
     monkeypatch.setattr(compiler_process, "_run", run_here)
     monkeypatch.setenv("CUDA_HOME", str(make_toolkit(tmp_path / "toolkit", "13.2.86", GPU_CODES["13.2"])))
     monkeypatch.setenv("CXX", str(make_cxx(tmp_path / "c++")))
@@ -274,7 +259,8 @@ def draw_here(folder: Path, host: Host, abi: Abi = "stable", **environ: str) -> 
     package = InstalledPackage("tiny", "1.2.3", folder.parent / "none", {})
     vars(package)["source"] = sources_of(PackageFacts("tiny", "native", "2.10", abi), folder)
     request = compile_request(package, host, Request("cuda"), settings_with({**os.environ, **environ}))
-    plan = create_plan_for(read_job(request.to_json(), {**os.environ, **environ}), os.environ).plan
+    job = read_job(request.to_json(), {**os.environ, **environ})
+    plan = create_plan_for(job, toolchain_for(job, os.environ)).plan
     assert plan.cuda is not None
     assert plan.cuda.sass == ("9.0",)
     return plan.cuda.toolkit["version"]

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from builds import TORCH, device_code
-from kernelwheel.compiler.nvcc_on_clang.launch_syntax import join_launches
 from kernelwheel.compiler.nvcc_on_clang.nvcc_options import (
     ALIASES,
     FLAGS,
@@ -273,36 +272,6 @@ def test_options_of_the_host_compiler_may_be_in_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("line", COMMON.strip().splitlines())
 def test_common_options_are_taken(line: str) -> None:
     assert parse_call([*line.replace("'", "").split(), "a.cu"]).sources == ["a.cu"]
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("k << <1, 2 >> > (a);", "k <<< 1, 2 >>>  (a);"),
-        ("k<float> << < 1, (2 >> 1)\n>> > (a);", "k<float> <<<  1, (2 >> 1)\n>>>  (a);"),
-        ("k< <<1, 2> >>(a);", "k<<< 1, 2>>> (a);"),
-        ("k<<\n  <1, 2>>>(a);", "k<<<\n  1, 2>>>(a);"),
-    ],
-)
-def test_launches_with_spaces_are_joined_and_lines_and_columns_stay(text: str, expected: str) -> None:
-    assert join_launches(text) == expected
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "k<<<1, 2>>>(a);",
-        'puts("<< <1, 2 >> >");',
-        'puts("\\"<< <");',
-        'auto text = R"x( " << < )" )x";',
-        "// << <\n/* >> >\n << < */",
-        "friend int operator<< <T>(S<T>&, int);",
-        "char c = '\"'; int n = 1'000; // << <",
-        "a << b < c; a >> b > c; a < b, c > > d;",
-    ],
-)
-def test_nothing_else_is_changed(text: str) -> None:
-    assert join_launches(text) == text
 
 
 def make_parts(site: Path, *files: str) -> Path:

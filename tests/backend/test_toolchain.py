@@ -19,7 +19,7 @@ from kernelwheel.compiler.toolchain.nvcc import find_cuobjdump
 from kernelwheel.compiler.toolchain.toolkit import Nvcc
 from kernelwheel.compiler.toolchain.toolkit_identity import toolkit_identity
 from kernelwheel.compiler.toolchain.torch_files import find_torch, read_torch
-from kernelwheel.runtime.errors import BuildError, SettingsError
+from kernelwheel.runtime.errors import BuildError
 from processes import RunPython
 from standins import (
     GPU_CODES,
@@ -222,33 +222,6 @@ def shell_of(nvcc: Path, home: Path) -> dict[str, str]:
     return {"CUDACXX": str(nvcc / "bin/nvcc"), "CUDA_HOME": str(home)}
 
 
-@pytest.mark.parametrize("by_config", [False, True], ids=["variables", "-C"])
-def test_an_nvcc_and_another_toolkit_from_one_place_are_a_contradiction(
-    tmp_path: Path, cuda_torch: Path, by_config: bool
-) -> None:
-    one, other = make_toolkit(tmp_path / "one"), make_toolkit(tmp_path / "other")
-    options: dict[str, str] = {"nvcc": f"{one}/bin/nvcc", "cuda_home": str(other)} if by_config else {}
-
-    error = refusal(cuda_torch, shell=None if by_config else shell_of(one, other), **options)
-
-    assert isinstance(error, SettingsError)
-    for word in ("-C nvcc", "-C cuda_home") if by_config else ("CUDACXX", "CUDA_HOME"):
-        assert word in error.problem
-        assert word in error.remedies[0]
-    assert str(one) in error.found
-    assert str(other) in error.found
-
-
-def test_an_nvcc_and_its_own_toolkit_however_they_are_written_are_no_contradiction(
-    tmp_path: Path, cuda_torch: Path
-) -> None:
-    toolkit = make_toolkit(tmp_path / "toolkit")
-    (tmp_path / "link").symlink_to(toolkit)
-    make_program(tmp_path / "wrapper/bin/nvcc", f'exec {toolkit}/bin/nvcc "$@"')
-
-    assert decide(cuda_torch, shell=shell_of(tmp_path / "wrapper", tmp_path / "link")).nvcc
-
-
 @pytest.mark.parametrize("fits", ["CUDACXX", "CUDA_HOME"])
 def test_of_two_variables_the_toolkit_that_fits_torch_is_meant(tmp_path: Path, cuda_torch: Path, fits: str) -> None:
     right, wrong = make_toolkit(tmp_path / "right"), make_toolkit(tmp_path / "wrong", "12.8.93")
@@ -258,12 +231,6 @@ def test_of_two_variables_the_toolkit_that_fits_torch_is_meant(tmp_path: Path, c
 
     assert decision.nvcc is not None
     assert (decision.nvcc.root, decision.nvcc.origin) == (right, f"environment variable {fits}")
-
-
-def test_variables_that_contradict_each_other_do_not_matter_without_cuda(tmp_path: Path) -> None:
-    shell = shell_of(make_toolkit(tmp_path / "one"), make_toolkit(tmp_path / "other"))
-
-    assert decide(make_torch(tmp_path / "site"), shell=shell).nvcc is None
 
 
 def test_an_nvcc_of_another_major_is_passed_over_for_one_that_fits_further_on(tmp_path: Path, cuda_torch: Path) -> None:

@@ -12,7 +12,6 @@ from ..runtime import manifest as manifests
 from ..runtime.artifact import Artifact
 from ..runtime.content import Content, without_cuda
 from ..runtime.errors import IncompatibleArtifactError, KernelWheelError, StoreError
-from ..runtime.inventory import take_inventory
 from ..runtime.maintenance import BUILDS_ARE_KEPT, clean_builds
 from ..runtime.manifest import Manifest
 from ..runtime.places import stores, trust_of
@@ -27,7 +26,6 @@ from .compile_job import CompileJob
 from .component_facts import component_facts
 from .create_plan import create_plan
 from .find_toolchain import describe_toolchain, toolchain_for
-from .jobs import known_peak
 from .parent_watch import Caller
 from .plan import Plan
 from .toolchain.toolchain import Toolchain
@@ -124,15 +122,12 @@ def _making(store: Store, lock: int | None, say: Say) -> Iterator[None]:
 def _compile_once(job: CompileJob, planned: Planned, store: Store, caller: Caller, say: Say) -> tuple[Artifact, bool]:
     """The Store's entry for a Plan, and whether it was compiled just now. Call it inside `making`."""
     plan, jobs = planned.plan, job.settings.jobs
-    built = [each.artifact.manifest for each in take_inventory(store).entries if each.artifact]
-    peak_mb = known_peak(built, plan.cuda is not None)
     compiled = False
 
     def compile_into(folder: Path) -> None:
         nonlocal compiled
         compiled = True
-        sources = job.sources
-        compile_plan(*planned, sources, folder, jobs=jobs, caller=caller, say=say, known_peak_mb=peak_mb, store=store)
+        compile_plan(*planned, job.sources, folder, jobs=jobs, caller=caller, say=say, store=store)
 
     sign(store, log=f"{work_path(store, plan)}/{LOG}")
     entry = publish(store, plan.fingerprint, compile_into)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-from pathlib import Path
 
 from ..runtime.errors import BuildError
 from ..runtime.progress import Say
@@ -12,7 +11,7 @@ from . import build_log
 from .cmake_driver import Job, run_cmake
 from .configuration import cache_entries, configuration_rests_on, environment_for, told
 from .headers import Headers
-from .jobs import fewer, lack_of_memory, out_of_memory, rounded_peak
+from .jobs import fewer, lack_of_memory, out_of_memory
 from .parent_watch import Caller
 from .plan import Plan
 from .resources import find_resources, oom_kills
@@ -23,11 +22,8 @@ from .work_folder import Work, mark_rest_whole
 ROOM = 1 << 20
 
 
-def run(work: Work, plan: Plan, toolchain: Toolchain, headers: Headers, jobs: int, caller: Caller, say: Say) -> int:
+def run(work: Work, plan: Plan, toolchain: Toolchain, headers: Headers, jobs: int, caller: Caller, say: Say) -> None:
     """Build `<work>/out`. If a compiler runs out of memory, retry with half as many at once, down to one.
-
-    Returns:
-        The peak memory of the largest compiler, in MiB, rounded up.
 
     Raises:
         BuildError: it failed; the good objects are kept for the next attempt.
@@ -37,11 +33,8 @@ def run(work: Work, plan: Plan, toolchain: Toolchain, headers: Headers, jobs: in
         start = work.log.stat().st_size
         kills = oom_kills()
         status = _drive(work, plan, toolchain, jobs, caller, say)
-        file = work.path / "build" / "peak"
-        peak = file.read_text(encoding="ascii") if file.exists() else ""
-        peak_mb = rounded_peak(int(peak) if peak.isdecimal() else 0)  # empty if the disk was full
         if status == 0:
-            return peak_mb
+            return
         said = work.log.read_bytes()[start:].decode("utf-8", errors="replace")
         lack = lack_of_memory(said, oom_kills() - kills)
         if not lack:
@@ -49,7 +42,7 @@ def run(work: Work, plan: Plan, toolchain: Toolchain, headers: Headers, jobs: in
             mark_rest_whole(work, plan, headers)
             raise failure
         if jobs == 1:
-            raise out_of_memory(f"{plan.package} {plan.version}", lack, peak_mb, find_resources(), work.log)
+            raise out_of_memory(f"{plan.package} {plan.version}", lack, find_resources(), work.log)
         steps = re.findall(r"^\[\d+/(\d+)\]", said, re.MULTILINE)
         jobs = fewer(jobs, int(steps[-1]) if steps else None)
         say(f"{lack}; retrying with fewer compilers at once: {jobs}")
@@ -81,26 +74,13 @@ def _drive(work: Work, plan: Plan, toolchain: Toolchain, jobs: int, caller: Call
 
 def _compiler_failed(work: Work, plan: Plan, said: str, status: int) -> BuildError:
     failure = build_log.first_failure(said.splitlines())
-    found = [str(failure).replace(f"{work.path}/src/", "")]
     remedies = []
     free = shutil.disk_usage(work.path).free
-    if free < ROOM or "No space left on device" in str(failure):
+    if free < ROOM or "No space left on device" in failure:
         remedies.append(f"free some space in {work.path}: only {free} bytes are left")
-    elif missing := _architectures_missing(work.path, plan, failure):
-        found.append(f"nvcc exited without printing an error, before it had made code for {', '.join(missing)}")
-        remedies.append(f"check whether it compiles without {missing[0]}: set TORCH_CUDA_ARCH_LIST")
     return BuildError(
         f"{plan.package} {plan.version} did not compile (exit status {status})",
         required="CMake and the compilers to succeed for " + plan.kernels,
-        found="\n".join(found),
+        found=failure.replace(f"{work.path}/src/", ""),
         remedies=[*remedies, f"read the whole log: {work.log}"],
     )
-
-
-def _architectures_missing(work: Path, plan: Plan, failure: build_log.Failure) -> list[str]:
-    """The architectures a crashed nvcc had not reached: it compiles them in turn and keeps the finished cubins."""
-    if plan.cuda is None or failure.complained or not failure.output.endswith(".cu.o"):
-        return []
-    stem = Path(build_log.made_from(failure.output)).stem
-    made = {path.name for path in work.glob(f"build/keep/*/{stem}.compute_*.cubin")}
-    return [arch for arch in plan.cuda.sass if f"{stem}.compute_{arch.replace('.', '')}.cubin" not in made]

@@ -7,10 +7,8 @@ lack of memory, it ends the compilers, and nobody else starts in the folder befo
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import resource
 import select
 import shutil
 import signal
@@ -154,11 +152,8 @@ def _configure_and_build(job: Job) -> None:
     maker.env = dict(job.environment)
     maker.init_cache({**job.cache, "CMAKE_MAKE_PROGRAM": ninja.path, "CMAKE_EXPORT_COMPILE_COMMANDS": True})
     print(f"cmake {cmake.version}, ninja {ninja.version}", flush=True)
-    try:
-        maker.configure(cmake_args=[GENERATOR])
-        maker.build([f"-j{job.jobs}"])
-    finally:
-        _note_peak(job.build / "peak")
+    maker.configure(cmake_args=[GENERATOR])
+    maker.build([f"-j{job.jobs}"])
 
 
 def _forget_configuration(build: Path, rests_on: list[str]) -> None:
@@ -174,15 +169,3 @@ def _forget_configuration(build: Path, rests_on: list[str]) -> None:
             shutil.rmtree(compilers)
         build.mkdir(exist_ok=True)
         record.write_text(text, encoding="utf-8")
-
-
-def _note_peak(file: Path) -> None:
-    """Record the peak memory, in kB, of the largest process of this build so far, earlier runs included.
-
-    A compiler's passes run one after another, nvcc's too, so the largest pass is the peak of the whole compile.
-    """
-    file.parent.mkdir(parents=True, exist_ok=True)
-    before = file.read_text(encoding="ascii") if file.exists() else ""
-    peak = max(int(before) if before.isdecimal() else 0, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
-    with contextlib.suppress(OSError):  # on a full disk, the compilers' own error is the one to report
-        file.write_text(str(peak), encoding="ascii")

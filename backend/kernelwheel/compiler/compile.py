@@ -49,7 +49,6 @@ def compile_plan(
     jobs: int,
     caller: Caller,
     say: Say,
-    known_peak_mb: int | None = None,
     store: Store | None = None,
     trust: Trust = NOBODY_ELSE,
 ) -> Artifact:
@@ -68,7 +67,6 @@ def compile_plan(
         jobs: how many compilers to run at once; 0 for as many as this process has cores and memory for.
         caller: the process that asked; without it, nothing goes on.
         say: receives progress, one line per call.
-        known_peak_mb: how much memory one compiler needed before, from `resources.known_peak`.
         store: the user's own Store, whose cache folder holds the work folder; None for the temporary folder.
         trust: who may write to the temporary folder, if that is used.
 
@@ -84,14 +82,14 @@ def compile_plan(
             headers = headers_of(plan, toolchain, source_root)
             lay_out(work, plan, toolchain, source_root, headers, _made(plan, toolchain))
             say(f"compiling {plan.package} {plan.version}, {plan.kernels}: {work.path}")
-            at_once = plan_jobs(jobs, find_resources(), known_peak_mb)
+            at_once = plan_jobs(jobs, find_resources())
             say(f"compilers at once: {at_once.count}: {at_once.because}")
-            peak_mb = cmake_build.run(work, plan, toolchain, headers, at_once.count, caller, say)
+            cmake_build.run(work, plan, toolchain, headers, at_once.count, caller, say)
             check_headers(plan, headers, headers_read(work))
             if wheel:
                 _take(plan, wheel, work.path / "out")
             libraries = _read_back(plan, toolchain, sorted((work.path / "out").iterdir()))
-            manifest = _describe_artifact(plan, toolchain, peak_mb, libraries, work.path / "out")
+            manifest = _describe_artifact(plan, toolchain, libraries, work.path / "out")
             mark_whole(work, plan, headers)
         except OSError as error:
             raise _refused_by_the_system(error, place, own_variable(plan.package, "cache-dir")) from error
@@ -249,9 +247,7 @@ def decisions(plan: Plan, toolchain: Toolchain) -> dict[str, Any]:
     }
 
 
-def _describe_artifact(
-    plan: Plan, toolchain: Toolchain, peak_mb: int, libraries: tuple[Library, ...], folder: Path
-) -> Manifest:
+def _describe_artifact(plan: Plan, toolchain: Toolchain, libraries: tuple[Library, ...], folder: Path) -> Manifest:
     paths = [folder / library.file for library in libraries]
     with_ptx = [folder / library.file for library in libraries if library.ptx]
     nvcc = toolchain.cuda.nvcc
@@ -268,7 +264,6 @@ def _describe_artifact(
         # Which release it was reaches no byte of a library, so it stays out of the wheel; the build's log has it.
         "cmake": CMAKE_VERSION,
         "ninja": NINJA_VERSION,
-        "peak_mb": peak_mb,
         **decisions(plan, toolchain),
     }
     requires = Requires(

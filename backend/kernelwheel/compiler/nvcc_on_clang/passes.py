@@ -8,7 +8,6 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from .launch_syntax import overlay_of
 from .nvcc_options import Command, Refused
 
 # What every driver for CUDA 12 can compile (PTX ISA, "Release Notes"). It has all that a GPU up to 9.0 has; for newer
@@ -61,7 +60,6 @@ class Toolkit:
         common += [f"-D__CUDA_ARCH_LIST__={','.join(map(str, archs))}"] if archs else []
         with tempfile.TemporaryDirectory() as temporary:
             folder = Path(command.keep or temporary)
-            common += overlay_of(Path(command.sources[0]), folder)
             images = self._images(command, common, folder)
             packed = folder / "device.fatbin"
             # Before 12.4, drivers unpack nothing but what this mode makes.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ...project.build_settings import BuildSettings
 from ...requirements import install
-from ...runtime.errors import BuildError, SettingsError
+from ...runtime.errors import BuildError
 from .clang_toolkit import FATBINARY, OLDEST, missing_parts
 from .nvcc import LIKE_TORCH, NvccCandidate, NvccLimits, inspect_nvcc, nvcc_places
 from .toolkit import Nvcc
@@ -68,7 +68,6 @@ def decide_cuda(
 
     Raises:
         BuildError: CUDA is required but torch has none, or there is no nvcc that will do.
-        SettingsError: the same kind of setting names an nvcc in one toolkit, and another toolkit.
     """
     origin = settings.origin("cuda")
     if settings.cuda == "off":
@@ -97,7 +96,6 @@ def decide_cuda(
         taken = taken or (candidate if candidate.nvcc else None)
     if taken is None or taken.nvcc is None:
         raise no_nvcc(torch, candidates, settings, limits, package_folders(torch, path))
-    _refuse_two_toolkits(settings, taken, torch.cuda, package_folders(torch, path), environ, limits)
     return CudaDecision(taken.nvcc, _reason(torch, taken.nvcc), tuple(candidates))
 
 
@@ -106,32 +104,6 @@ def _reason(torch: Torch, nvcc: Nvcc) -> str:
     if nvcc.release[0] == torch.cuda_major:
         return reason
     return f"{reason}; with {nvcc.name}, the kernels need a driver for CUDA {nvcc.release[0]}.0 or later"
-
-
-def _refuse_two_toolkits(
-    settings: BuildSettings,
-    taken: NvccCandidate,
-    torch_cuda: str,
-    sites: Sequence[Path],
-    environ: Mapping[str, str],
-    limits: NvccLimits,
-) -> None:
-    """Refuse CUDACXX from one toolkit with CUDA_HOME of another, or the same by `-C`.
-
-    Only the user knows which one is meant. It is not a contradiction if one of them will not do, or if `-C` overrides a
-    variable.
-    """
-    origin, home = settings.origin("nvcc"), settings.origin("cuda-home")
-    if taken.origin != str(origin) or not settings.cuda_home or origin.place != home.place:
-        return
-    other = inspect_nvcc(str(home), str(Path(settings.cuda_home) / "bin" / "nvcc"), torch_cuda, sites, environ, limits)
-    if taken.nvcc and other.nvcc and other.nvcc.root != taken.nvcc.root:
-        raise SettingsError(
-            f"{origin} and {home} name two CUDA toolkits",
-            required="one toolkit" if limits.any_major else f"one toolkit for CUDA {torch_cuda.split('.')[0]}",
-            found="\n".join(f"{c.origin}: {c.nvcc.root}: {c.outcome}" for c in (taken, other) if c.nvcc),
-            remedies=[f"leave out {origin} or {home}, whichever is not meant"],
-        )
 
 
 def package_folders(torch: Torch, path: Sequence[str]) -> tuple[Path, ...]:
