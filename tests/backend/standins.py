@@ -212,13 +212,10 @@ def make_cxx(path: Path, version: str = "12.2.0", target: str = "x86_64-linux-gn
         make_program(path.parent / "parts" / name, f"echo {name}")
     return make_program(
         path,
-        f"""target={target}
-case "$1" in {"--target=*) target=${1#*=}; shift;;" if kind == "clang" else "--target=*) exit 1;;"} esac
-case "$1" in
+        f"""case "$1" in
   --version) echo '{words}'; {"echo 'Free Software Foundation'" if kind == "gcc" else ":"};;
   -dumpfullversion) echo {version};;
-  -dumpmachine) echo $target;;
-  -print-targets) printf '  Registered Targets:\\n    aarch64 - AArch64\\n    x86-64 - 64-bit X86\\n';;
+  -dumpmachine) echo {target};;
   -print-*) echo "${{0%/*}}/parts/${{1#*=}}";;
   -v) echo ' /no/such/folder/cc1plus -E'; echo ' '"${{0%/*}}/c++ headers"; echo 'End of search list.';;
   *) exit 1;;
@@ -277,7 +274,7 @@ class Machine:
 def plan_of(facts: PackageFacts, version: str, root: Path, chosen: Settings, tools: Toolchain) -> Plan:
     """The Plan for a package with sources in `root`, with these settings."""
     content = facts.content(version, source_digests(root, facts.files), chosen.content(cuda=True))
-    return create_plan(content, root, chosen, tools)
+    return create_plan(content, root, tools)
 
 
 def sources_of(facts: PackageFacts, root: Path) -> Sources:

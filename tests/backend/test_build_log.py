@@ -6,7 +6,7 @@ import re
 
 import pytest
 from builds import Wheel
-from kernelwheel.compiler.build_log import first_failure, progress
+from kernelwheel.compiler.cmake_build import first_failure, progress
 
 COMMAND = "/usr/bin/c++ -Werror=x -o a.o -c a.cpp"
 DRIVER = ["ninja: build stopped: subcommand failed.", "Traceback (most recent call last):", "  in main", "Failed: x"]

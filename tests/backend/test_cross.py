@@ -15,20 +15,18 @@ import pytest
 from builds import TORCH, Wheel, build, needs_cuda_torch, refused_build
 from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
-from kernelwheel.compiler.configuration import cache_entries, told
+from kernelwheel.compiler.cmake_inputs import cache_entries, recipe_files
 from kernelwheel.compiler.cross import target_platform
-from kernelwheel.compiler.cross.toolchain_file import toolchain_file
-from kernelwheel.compiler.cross.torch_stubs import LINKED, stable_functions
+from kernelwheel.compiler.cross.cmake_files import LINKED, stable_functions, toolchain_file
 from kernelwheel.compiler.find_toolchain import find_toolchain
 from kernelwheel.compiler.nvcc_on_clang.__main__ import answer
 from kernelwheel.compiler.nvcc_on_clang.nvcc_options import Refused
 from kernelwheel.compiler.toolchain.binding import find_cuda_library
 from kernelwheel.compiler.toolchain.cxx import find_cxx
-from kernelwheel.compiler.toolchain.cxx_identity import cxx_identity
 from kernelwheel.compiler.toolchain.nvcc import inspect_nvcc
 from kernelwheel.compiler.toolchain.toolkit import Nvcc
 from kernelwheel.compiler.toolchain.toolkit_identity import toolkit_identity
-from kernelwheel.compiler.work_links import link_toolkit
+from kernelwheel.compiler.work_folder import link_toolkit
 from kernelwheel.packing.tags import linux_tag
 from kernelwheel.project import build_platforms
 from kernelwheel.project.package import PackageFacts
@@ -79,17 +77,11 @@ needs_compiler = pytest.mark.skipif(
     reason="there is no aarch64-linux-gnu-g++ here (Debian, Ubuntu: apt-get install g++-aarch64-linux-gnu)",
 )
 needs_parts = pytest.mark.skipif(not FOLDER, reason="SPLAT_TEST_AARCH64 names no folder made by ci/aarch64")
-needs_clang = pytest.mark.skipif(not find_optional("clang++"), reason="no clang++ on PATH (apt-get install clang)")
 
 
-def make_cross_cxx(folder: Path, lacking: str = "", kind: str = "gcc") -> Path:
-    """A stand-in for a cross compiler with its libc and libstdc++, all but one file; a clang is told the target."""
-    clang = kind == "clang"
-    path = make_cxx(
-        folder / ("clang++" if clang else "aarch64-linux-gnu-g++"),
-        target="x86_64-pc-linux-gnu" if clang else "aarch64-linux-gnu",
-        kind=kind,
-    )
+def make_cross_cxx(folder: Path, lacking: str = "") -> Path:
+    """A stand-in for a cross compiler with its libc and libstdc++, all but one file."""
+    path = make_cxx(folder / "aarch64-linux-gnu-g++", target="aarch64-linux-gnu")
     for name in ("c++ headers/stdlib.h", *(f"parts/{name}" for name in ("libc.so.6", "libm.so.6", "libstdc++.so"))):
         (folder / name).touch()
     for found in folder.rglob(lacking or "nothing"):
@@ -209,20 +201,6 @@ def test_two_builds_in_two_folders_are_the_same_bytes(arm_wheel: Wheel, arm_whee
 
 
 @needs_compiler
-@needs_clang
-def test_clang_makes_it_too_where_it_is_named(checkout: Checkout, build_root: Path) -> None:
-    made = build(checkout(), build_root / "arm clang", env={"TINY_CUDA": "off", "CXX": "clang++"}, config=FOR_ARM)
-
-    plan = made.manifest["plan"]
-    assert made.file.name.endswith("-py3-none-manylinux_2_28_aarch64.whl")
-    assert (plan["tools"]["cxx"]["kind"], plan["target"]["platform"]) == ("clang", "linux-aarch64")
-    assert AARCH64.is_target_of(plan["tools"]["cxx"]["target"])
-    for library in made.libraries.values():
-        assert int.from_bytes(library[18:20], "little") == 183  # System V ABI, EM_AARCH64
-        assert not any(text.encode() in library for text in (str(build_root), str(TORCH.root)))
-
-
-@needs_compiler
 @needs_parts
 @needs_cuda_torch
 @pytest.mark.slow
@@ -286,7 +264,7 @@ def test_cmake_is_told_the_platform_by_a_file_made_from_the_plan(tmp_path: Path)
 
     text = toolchain_file(tools["linux-aarch64"])
 
-    assert [name for name in told(Path(), tools["native"]) if name.endswith(".cmake")] == []
+    assert [name for name in recipe_files(Path(), tools["native"]) if name.endswith(".cmake")] == []
     assert {
         'set(CMAKE_SYSTEM_NAME "Linux")', 'set(CMAKE_SYSTEM_PROCESSOR "aarch64")',
         f'set(CMAKE_CXX_COMPILER "{machine.cxx}")', 'set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY "ONLY")',
@@ -318,15 +296,13 @@ def test_clang_finds_the_rest_of_the_toolkit_beside_the_target_s_part(nvcc_12: N
     assert (part / "nvvm/bin/cicc").is_file() == (part / "bin/ptxas").is_file() == bool(nvcc_12.clang)
 
 
-@pytest.mark.parametrize("told", ["", "--target=aarch64-linux-gnu"], ids=["gcc", "clang"])
-def test_clang_compiles_both_halves_for_the_host_compiler_s_platform(tmp_path: Path, told: str) -> None:
+def test_clang_compiles_both_halves_for_the_host_compiler_s_platform(tmp_path: Path) -> None:
     toolkit, calls = make_toolkit(tmp_path / "cuda", "12.9.86"), tmp_path / "calls"
     for name in ("clang++", "ptxas", "fatbinary"):
         make_program(toolkit / "bin" / name, f"""echo "$@" >> "{calls}"; echo "'sm_90' release 12.9, V12.9.86" """)
     answers = "-dumpmachine) echo aarch64-linux-gnu;; -print-libgcc-file-name) echo /gcc/aarch64/libgcc.a;;"
-    first = f'test "$1" = {told} || exit 1; shift; ' if told else ""
-    host = make_program(tmp_path / "c++", f'{first}case "$1" in {answers} *) exit 1;; esac')
-    words = ["--target-directory", "sbsa-linux", f"-ccbin={host}", *([f"-Xcompiler={told}"] if told else [])]
+    host = make_program(tmp_path / "c++", f'case "$1" in {answers} *) exit 1;; esac')
+    words = ["--target-directory", "sbsa-linux", f"-ccbin={host}"]
     words += ["-gencode=arch=compute_90,code=[sm_90,compute_90]", "-c", "twice.cu", "-o", "twice.o"]
 
     def compile_one() -> None:
@@ -443,12 +419,9 @@ def test_without_a_cross_compiler_the_error_names_the_package_that_has_one(tmp_p
     assert "apt-get install g++-aarch64-linux-gnu" in caught.remedies[0]
 
 
-@pytest.mark.parametrize("kind", ["gcc", "clang"])
 @pytest.mark.parametrize("lacking", ["stdlib.h", "vector", "crti.o", "libc.so.6", "libstdc++.so"])
-def test_a_cross_compiler_without_a_part_of_its_libc_or_libstdcxx_is_refused(
-    tmp_path: Path, lacking: str, kind: str
-) -> None:
-    path = make_cross_cxx(tmp_path / "bin", lacking, kind)
+def test_a_cross_compiler_without_a_part_of_its_libc_or_libstdcxx_is_refused(tmp_path: Path, lacking: str) -> None:
+    path = make_cross_cxx(tmp_path / "bin", lacking)
     chosen = settings_with({"CXX": str(path)})
 
     caught = error(lambda: find_cxx(chosen, {"PATH": "/bin:/usr/bin"}, None, AARCH64))
@@ -462,47 +435,6 @@ def test_a_whole_cross_compiler_is_taken(tmp_path: Path) -> None:
     found = find_cxx(settings_with(), {"PATH": f"{path.parent}:/bin"}, None, AARCH64)
 
     assert (found.path, found.target) == (path, "aarch64-linux-gnu")
-
-
-def test_a_named_clang_is_told_the_platform_and_a_gcc_goes_first(tmp_path: Path) -> None:
-    gcc, clang = make_cross_cxx(tmp_path / "bin"), make_cross_cxx(tmp_path / "bin", kind="clang")
-    environ = {"PATH": f"{clang.parent}:/bin:/usr/bin"}
-
-    by_default = find_cxx(settings_with(), environ, None, AARCH64)
-    named = find_cxx(settings_with({"CXX": "clang++"}), environ, None, AARCH64)
-    here = find_cxx(settings_with({"CXX": "clang++"}), environ)
-
-    assert (by_default.path, by_default.cross_target) == (gcc, "")
-    assert (named.path, named.cross_target, named.target) == (clang, "aarch64-linux-gnu", "aarch64-linux-gnu")
-    assert cxx_identity(named)["target"] == "aarch64-linux-gnu"
-    assert (here.cross_target, here.target) == ("", "x86_64-pc-linux-gnu")
-
-
-def test_a_clang_that_makes_no_code_for_the_platform_is_refused(tmp_path: Path) -> None:
-    path = make_cross_cxx(tmp_path / "bin", kind="clang")
-    path.write_text(path.read_text(encoding="utf-8").replace("aarch64 -", "amdgcn -"), encoding="utf-8")
-
-    caught = error(lambda: find_cxx(settings_with({"CXX": str(path)}), {"PATH": "/bin:/usr/bin"}, None, AARCH64))
-
-    assert caught.found == f"{path}: makes no code for aarch64 (clang -print-targets)"
-
-
-def test_cmake_and_nvcc_are_told_what_clang_compiles_for(nvcc: Nvcc, tmp_path: Path) -> None:
-    machine = make_machine(tmp_path / "machine")
-    clang, gcc = (
-        find_cxx(settings_with({"CXX": str(path)}), {"PATH": "/bin:/usr/bin"}, None, AARCH64)
-        for path in (make_cross_cxx(tmp_path / "bin", kind="clang"), make_cross_cxx(tmp_path / "bin"))
-    )
-    make_part(nvcc.root / TARGET)
-    tools = machine.toolchain(settings_with({"CXX": str(machine.cxx)}, cuda="off", **FOR_ARM))
-    cuda = replace(tools.cuda, nvcc=target_platform.for_target(nvcc, settings_with(), AARCH64))
-
-    with_clang, with_gcc = (toolchain_file(replace(tools, cxx=cxx, cuda=cuda)) for cxx in (clang, gcc))
-
-    assert 'set(CMAKE_CXX_COMPILER_TARGET "aarch64-linux-gnu")' in with_clang
-    assert "--target-directory sbsa-linux -Xcompiler=--target=aarch64-linux-gnu" in with_clang
-    assert 'set(CMAKE_SHARED_LINKER_FLAGS_INIT "--target=aarch64-linux-gnu")' in with_clang
-    assert "--target=" not in with_gcc
 
 
 def test_a_named_compiler_for_this_machine_is_refused(tmp_path: Path) -> None:

@@ -98,12 +98,10 @@ def test_options_in_cxx_are_refused_with_the_place_for_them(programs: dict[str, 
     assert f"CXXFLAGS={written.split()[-1]}" in caught.value.remedies[0]
 
 
-def test_two_launchers_for_one_compiler_are_an_error(programs: dict[str, str]) -> None:
-    with pytest.raises(SettingsError, match="two launchers") as caught:
-        launchers({**programs, "CXX": "ccache g++"}, compiler_launcher="sccache")
+def test_of_two_launchers_for_one_compiler_the_one_beside_its_name_runs_it(programs: dict[str, str]) -> None:
+    ccache, sccache = ((f"{programs['PATH']}/{name}",) for name in ("ccache", "sccache"))
 
-    assert "environment variable CXX" in caught.value.found
-    assert "-C compiler_launcher" in caught.value.found
+    assert launchers({**programs, "CXX": "ccache g++"}, compiler_launcher="sccache") == Launchers(ccache, sccache)
 
 
 def test_a_launcher_gets_its_own_variables_and_none_that_changes_the_compiler() -> None:

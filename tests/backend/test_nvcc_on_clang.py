@@ -118,9 +118,9 @@ __global__ void many(float* to, const float* from) {
   for (int i = 0; i < 48; ++i) to[i * 64] = kept[i] * from[i];
 }
 void run(float* to) {
-  divide << <1, 32 >> > (to, to);
+  divide<<<1, 32>>>(to, to);
   many<<<1, 32>>>(to, to);
-  std::printf("%s << < >> >\\n", __FILE__);
+  std::printf("%s\\n", __FILE__);
 }
 """
 SM_90 = ("-gencode=arch=compute_90,code=[sm_90,compute_90]",)
@@ -228,17 +228,14 @@ def test_what_clang_cannot_do_is_refused_by_the_name_that_was_given(name: str) -
         ("-lto", "-lto: device code is linked by nvcc alone"),
         ("--device-debug", "--device-debug: device code is always optimised"),
         ("-G", "-G: device code is always optimised"),
-        ("-Ofc=max", "-Ofc=max: device code is always optimised"),
-        ("-ptx", "-ptx: nothing but objects is made"),
-        ("-ldir=/usr/lib", "-ldir=/usr/lib: libdevice is the toolkit's"),
         ("-arch=sm_90", "-arch=sm_90: architectures are named by -gencode"),
         ("-gencode=arch=compute_90", "-gencode=arch=compute_90: expected"),
         ("-Xcompiler=-O3,-fopenmp", "-fopenmp: clang would need an OpenMP library"),
         ("-Xcicc=-v", "-Xcicc=-v: clang is in the place of cicc"),
         ("--fmad=maybe", "fmad=maybe: expected true or false"),
-        ("--sanitize=memcheck", "--sanitize=memcheck: clang has nothing"),
-        ("-unknown", "-unknown: clang has nothing"),
-        ("--fPIC", "--fPIC: clang has nothing"),
+        ("--sanitize=memcheck", "--sanitize=memcheck: this option of nvcc has no equal here"),
+        ("-unknown", "-unknown: this option"),
+        ("--fPIC", "--fPIC: this option"),
         ("-o", "-o: its value is missing"),
     ],
 )

@@ -11,7 +11,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 from hypothesis import strategies as st
-from kernelwheel.compiler import configuration
+from kernelwheel.compiler import cmake_inputs
 from kernelwheel.compiler.plan import Plan
 from kernelwheel.project import arch_choice
 from kernelwheel.project.build_platforms import PLATFORMS
@@ -423,14 +423,14 @@ def test_sources_without_a_cmakelists_are_refused(machine: Machine) -> None:
         machine.draw()
 
 
-configuration_as_it_is = dict(vars(configuration))
+unchanged = dict(vars(cmake_inputs))
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("cache_entries", lambda *told: {**configuration_as_it_is["cache_entries"](*told), "CMAKE_CXX_STANDARD": 23}),
-        ("made_files", lambda *told: {"src/more.cpp": "int more;"}),
+        ("cache_entries", lambda *given: {**unchanged["cache_entries"](*given), "CMAKE_CXX_STANDARD": 23}),
+        ("generated_sources", lambda *_: {"src/more.cpp": "int more;"}),
         ("prefix_map", lambda work: "-g"),
         ("without_links", lambda work: ""),
         ("SETTLED", {"LC_ALL": "C"}),
@@ -444,7 +444,7 @@ def test_whatever_cmake_and_the_compilers_are_told_is_in_the_fingerprint(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, name: str, value: object
 ) -> None:
     before = machine.draw()
-    monkeypatch.setattr(configuration, name, value)
+    monkeypatch.setattr(cmake_inputs, name, value)
 
     after = machine.draw()
 

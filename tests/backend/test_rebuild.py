@@ -21,7 +21,7 @@ from editables import REQUIRE, SMALL, Editable, make_editable, make_user
 from kernelwheel.compiler.compile import compile_plan
 from kernelwheel.compiler.find_toolchain import find_toolchain
 from kernelwheel.compiler.toolchain.torch_files import Torch, read_torch
-from kernelwheel.compiler.work_folder import Work, lay_out, work_path
+from kernelwheel.compiler.work_folder import prepare_workdir, work_path
 from kernelwheel.project.package import PackageFacts
 from kernelwheel.runtime.errors import BuildError
 from kernelwheel.runtime.files import file_sha256
@@ -427,7 +427,7 @@ def test_sources_that_are_edited_while_they_are_built_are_an_error(tmp_path: Pat
     tools = machine.toolchain(settings_with(cuda="off", cxx=str(machine.cxx)))
 
     with pytest.raises(BuildError, match="edited during the build"):
-        lay_out(Work(tmp_path / "work", ()), plan, tools, machine.sources, {}, {})
+        prepare_workdir(tmp_path / "work", plan, tools, machine.sources, {}, {})
 
 
 @needs_cuda_torch

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -63,7 +62,8 @@ def build_or_reuse(job: CompileJob, caller: Caller, say: Say) -> CompileAnswer:
                 say(f"nothing to compile: reusing {entry.folder}")
                 return answer._replace(folder=entry.folder)
         *_, store = stores(settings, plan.package, plan.version)
-        with _making(store, job.lock, say):
+        # The process that asks may hold the right to make entries itself.
+        with making(store, lambda maker: say(f"waiting for {maker}")) if job.lock is None else nullcontext():
             entry, compiled = _compile_once(job, planned, store, caller, say)
             return answer._replace(folder=entry.folder, compiled=compiled)
     except StoreError as error:
@@ -83,7 +83,7 @@ def create_plan_for(job: CompileJob, tools: Toolchain) -> Planned:
     """
     wheel = _wheel_of(job) if tools.cuda.nvcc else None
     taken = takes(wheel.manifest, job.content) if wheel else {}
-    plan = create_plan(job.content, job.sources, job.settings, tools, taken)
+    plan = create_plan(job.content, job.sources, tools, taken)
     return Planned(plan, tools, wheel if taken else None)
 
 
@@ -109,31 +109,20 @@ def _wheel_of(job: CompileJob) -> Artifact | None:
     return Artifact(job.wheel, manifest) if job.wheel and manifest else None
 
 
-@contextmanager
-def _making(store: Store, lock: int | None, say: Say) -> Iterator[None]:
-    """Hold the right to make entries, unless the process that asks does."""
-    if lock is not None:
-        yield
-        return
-    with making(store, lambda maker: say(f"waiting for {maker}")):
-        yield
-
-
 def _compile_once(job: CompileJob, planned: Planned, store: Store, caller: Caller, say: Say) -> tuple[Artifact, bool]:
     """The Store's entry for a Plan, and whether it was compiled just now. Call it inside `making`."""
-    plan, jobs = planned.plan, job.settings.jobs
-    compiled = False
+    plan = planned.plan
+    made: list[Artifact] = []
 
     def compile_into(folder: Path) -> None:
-        nonlocal compiled
-        compiled = True
-        compile_plan(*planned, job.sources, folder, jobs=jobs, caller=caller, say=say, store=store)
+        jobs = job.settings.jobs
+        made.append(compile_plan(*planned, job.sources, folder, jobs=jobs, caller=caller, say=say, store=store))
 
     sign(store, log=f"{work_path(store, plan)}/{LOG}")
     entry = publish(store, plan.fingerprint, compile_into)
     say(f"kernels are in {entry.folder}")
     clean_builds(store, time.time() - BUILDS_ARE_KEPT, "old")
-    return entry, compiled
+    return entry, bool(made)
 
 
 def _look(store: Store, fingerprint: str, say: Say) -> Artifact | None:

@@ -33,18 +33,14 @@ class Job:
     """What CMake is run for.
 
     Attributes:
-        source: the folder with CMakeLists.txt.
-        build: CMake's own folder, which may have the objects of an earlier run.
-        modules: the folder with KernelWheel.cmake.
+        work: the folder with `src`, `recipe` (KernelWheel.cmake) and `build`, which may have objects of an earlier run.
         environment: what CMake and the compilers see.
         cache: CMake's cache entries.
         rests_on: what else CMake reads only once; if it changes, CMake configures from scratch.
         jobs: how many compilers run at once.
     """
 
-    source: Path
-    build: Path
-    modules: Path
+    work: Path
     environment: Mapping[str, str]
     cache: Mapping[str, Any]
     rests_on: tuple[str, ...]
@@ -52,12 +48,9 @@ class Job:
 
 
 def run_cmake(job: Job, caller: Caller, heard: Callable[[str], None]) -> int:
-    """Configure and build; return the exit status, as a shell gives it.
+    """Configure and build; return the exit status, as a shell gives it. `heard` receives each line of output.
 
-    Args:
-        job: what to do.
-        caller: once it is gone, this process ends, and all that it has started.
-        heard: receives each line of output.
+    Once the caller is gone, this process ends, and all that it has started.
     """
     reading, writing = os.pipe()
     parent = os.getpid()
@@ -118,7 +111,7 @@ def _run_and_exit(job: Job, output: int) -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(output, 1)
         os.dup2(output, 2)
-        os.chdir(job.build.parent)
+        os.chdir(job.work)
         os.environ.clear()
         os.environ.update(job.environment)
         _configure_and_build(job)
@@ -147,8 +140,9 @@ def _configure_and_build(job: Job) -> None:
     except CMakeNotFoundError:
         sys.exit(f"error: no cmake {CMAKE_VERSION} found: pip install cmake")
     found = (str(cmake.cmake_path), str(cmake.version), str(ninja.path), json.dumps(job.cache))
-    _forget_configuration(job.build, [*job.rests_on, *found])
-    maker = CMaker(cmake, source_dir=job.source, build_dir=job.build, build_type=BUILD_TYPE, module_dirs=[job.modules])
+    build = job.work / "build"
+    _forget_configuration(build, [*job.rests_on, *found])
+    maker = CMaker(cmake, job.work / "src", build, BUILD_TYPE, module_dirs=[job.work / "recipe"])
     maker.env = dict(job.environment)
     maker.init_cache({**job.cache, "CMAKE_MAKE_PROGRAM": ninja.path, "CMAKE_EXPORT_COMPILE_COMMANDS": True})
     print(f"cmake {cmake.version}, ninja {ninja.version}", flush=True)

@@ -40,11 +40,7 @@ class CompileJob(Record):
 
 
 def read_job(values: Mapping[str, Any], environ: Mapping[str, str]) -> CompileJob:
-    """The job for a request, as plain JSON values, of any contract up to ours.
-
-    Args:
-        values: the request.
-        environ: the process environment, for options that the loader does not know.
+    """The job for a request, as plain JSON values, of any contract up to ours; `environ` is for options of ours.
 
     Raises:
         BuildError: the loader is newer than this compiler; or an option is malformed.

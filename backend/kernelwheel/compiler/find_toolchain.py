@@ -26,13 +26,7 @@ from .toolchain.torch_files import find_torch
 def find_toolchain(
     settings: BuildSettings, environ: Mapping[str, str], limits: NvccLimits = LIKE_TORCH, *, binds_torch: bool = False
 ) -> Toolchain:
-    """Find everything that the settings require.
-
-    Args:
-        settings: the effective settings.
-        environ: the process environment, for PATH.
-        limits: which majors of nvcc will do.
-        binds_torch: whether more than torch's stable ABI is used.
+    """Find everything that the settings require; with `binds_torch`, for more than torch's stable ABI.
 
     Raises:
         BuildError: something is missing or does not fit; lists the places searched and the remedies.

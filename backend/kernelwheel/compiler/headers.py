@@ -106,12 +106,7 @@ def digests(headers: Headers) -> dict[str, str]:
 
 
 def check_headers(plan: Plan, headers: Headers, read: Iterable[str]) -> None:
-    """Compare the headers of torch that compilers read with those that the Plan was drawn up with.
-
-    Args:
-        plan: what was compiled.
-        headers: those that its sources can reach now.
-        read: the headers of torch that the compilers read, by their names in its include folder.
+    """Compare the headers that sources can reach now, and those of torch that were read, with those of the Plan.
 
     Raises:
         BuildError: a header has changed meanwhile, or one was read that the Plan does not cover.
@@ -133,6 +128,24 @@ def check_headers(plan: Plan, headers: Headers, read: Iterable[str]) -> None:
             found=", ".join(unknown[:3]) + (f" and {len(unknown) - 3} more" if unknown[3:] else ""),
             remedies=[f"name it in a source, so that a change is noticed: #if 0, #include <{unknown[0]}>, #endif"],
         )
+
+
+def headers_read(work: Path) -> set[str]:
+    """The headers of torch that the objects in the folder were compiled with, by their names in its include folder.
+
+    From the dependency files as the compilers wrote them, which KernelWheel.cmake keeps (GNU make, "Rule Syntax").
+    """
+    start = re.escape(in_makefile(work / "torch" / "include"))
+    names: set[str] = set()
+    for file in (work / "build").rglob("*.d.read"):
+        written = file.read_text(encoding="utf-8", errors="surrogateescape")
+        names.update(re.findall(rf"{start}/((?:[^\s\\]|\\[^\n])+)", written))
+    return {normpath(name) for name in names}
+
+
+def in_makefile(path: Path) -> str:
+    """A path as dependency files write it: a backslash before a space or #, and a doubled $."""
+    return re.sub(r"([ #])", r"\\\1", str(path)).replace("$", "$$")
 
 
 def _named_in_flags(plan: Plan) -> tuple[list[Path], list[str]]:

@@ -52,21 +52,14 @@ def plan_jobs(setting: int, resources: Resources) -> Jobs:
 
 
 def fewer(jobs: int, steps: int | None) -> int:
-    """How many compilers to run after one was killed: half as many as ran, but at least one.
-
-    Args:
-        jobs: how many were allowed to run at once.
-        steps: the total number of steps, an upper bound on how many did run; None if not known.
-    """
+    """How many compilers to run after one was killed: half as many as can have run, of `steps` if that is known."""
     return max(1, min(jobs, steps or jobs) // 2)
 
 
 def lack_of_memory(output: str, kills: int) -> str:
-    """Describe the lack of memory that made a compile fail; empty if it failed for another reason.
+    """Describe the lack of memory that made a compile with this output fail; empty if it failed for another reason.
 
-    Args:
-        output: what the compilers printed.
-        kills: how many processes of our control group the OOM killer killed meanwhile.
+    `kills` is how many processes of our control group the OOM killer killed meanwhile.
     """
     if kills > 0:
         return f"the kernel's OOM killer killed {kills} of this build's processes"

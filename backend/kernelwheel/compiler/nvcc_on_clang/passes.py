@@ -101,9 +101,8 @@ def _host_of(command: Command) -> list[str]:
     """clang's options for the host compiler's platform, which decides the device's types too, and its libstdc++."""
     if not command.host_compiler:
         return []
-    asked = [command.host_compiler, *([f"--target={command.triple}"] if command.triple else [])]
-    triple = command.triple or (_output([*asked, "-dumpmachine"]).strip() if command.platform else "")
-    library = Path(_output([*asked, "-print-libgcc-file-name"]).strip())
+    triple = _output([command.host_compiler, "-dumpmachine"]).strip() if command.platform else ""
+    library = Path(_output([command.host_compiler, "-print-libgcc-file-name"]).strip())
     gcc = [f"--gcc-install-dir={library.parent}"] if library.name == "libgcc.a" else []  # a clang finds its own
     return [*([f"--target={triple}"] if triple else []), *gcc]
 

@@ -87,10 +87,6 @@ def python_folders() -> tuple[Path, ...]:
 def cuda_folders(nvcc: Nvcc, site: Path) -> tuple[Path, ...]:
     """The folders of the CUDA headers that torch's own include: the toolkit's, then those of libraries beside torch.
 
-    Args:
-        nvcc: compiles what includes them; the toolkit's headers belong to it.
-        site: the folder that contains torch.
-
     Raises:
         BuildError: none of them has the headers of a CUDA library.
     """

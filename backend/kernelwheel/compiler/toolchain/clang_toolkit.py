@@ -71,14 +71,9 @@ def clangs_on_path(environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def clang_toolkit(clang: str, version: str, sites: Sequence[Path], environ: Mapping[str, str]) -> Path | str:
-    """The program in nvcc's place, in a folder of links to this clang and to what pip has installed.
+    """The program in nvcc's place, in a folder of links to this clang and to what pip has installed in `sites`.
 
-    Args:
-        clang: the clang that was found.
-        version: what it says its version is.
-        sites: the folders where pip may have installed the parts; the first with all of them is taken, or for each part
-            the first that has it.
-        environ: for PATH, and for the libraries behind clang.
+    Of these folders the first with all parts is taken, or for each part the first that has it.
 
     Returns:
         `folder/bin/nvcc`; or, in words, what is missing.

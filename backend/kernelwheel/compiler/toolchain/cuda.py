@@ -33,12 +33,7 @@ def look_for_nvcc(
 ) -> Iterator[NvccCandidate]:
     """Every place where nvcc may be, in order of precedence, with the outcome. Runs every nvcc that exists.
 
-    Args:
-        settings: may name one.
-        torch: has CUDA.
-        environ: for PATH.
-        path: sys.path, where pip may have installed a toolkit that is not beside torch.
-        limits: which majors will do.
+    `path` is sys.path, where pip may have installed a toolkit that is not beside a torch for CUDA.
     """
     sites = package_folders(torch, path)
     for origin, place in nvcc_places(settings, sites, environ):
@@ -58,13 +53,7 @@ def decide_cuda(
     The first nvcc of torch's CUDA major is taken. One of another major, if `limits` allow it, is taken if the settings
     name it, or if there is no other.
 
-    Args:
-        settings: may switch them on or off, and name an nvcc.
-        torch: the torch to build against.
-        environ: for PATH.
-        path: sys.path, where pip may have installed a toolkit that is not beside torch.
-        nvccs: the result of `look_for_nvcc` with the same limits; None: it is called here.
-        limits: which majors of nvcc will do.
+    `nvccs` is the result of `look_for_nvcc` with the same arguments, if it is known.
 
     Raises:
         BuildError: CUDA is required but torch has none, or there is no nvcc that will do.
@@ -176,7 +165,7 @@ def _bring_nvcc(torch: Torch, limits: NvccLimits, settings: BuildSettings, sites
         ]
     whole = "in torch's environment: pip install 'cuda-toolkit[nvcc,cudart,cccl,crt,nvvm]=={}'"
     if (torch.cuda_major or 0) >= 13:
-        return [whole.format(torch.toolkit or f"{torch.cuda}.*")]
+        return [whole.format(f"{torch.cuda}.*")]
     own = f"install the CUDA {torch.cuda} toolkit and set CUDA_HOME to it; pip has no complete nvcc before CUDA 13"
     brings = [clang, f"or {own}"] if torch.cuda_major == 12 else [own]
     if limits.any_major and (limits.driver is None or limits.driver[0] >= 13):

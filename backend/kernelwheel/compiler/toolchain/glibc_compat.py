@@ -36,24 +36,16 @@ LINKED_IN = Path(__file__).parents[2] / "cmake" / "glibc_compat"
 def older_symbols(cxx: Cxx, oldest: str) -> dict[str, dict[str, str]]:
     """The symbols that would be bound to a glibc newer than `oldest`, and need not be.
 
-    Args:
-        cxx: the compiler whose linker and libraries are used.
-        oldest: the glibc that libraries must run with, `2.28`.
-
     Returns:
         For each library of that glibc, such as `libpthread.so.0`: symbol -> the version to bind it to,
         `GLIBC_2.2.5`. Empty if the libc here is no glibc.
     """
-    return _older(_listing(cxx, "libc.so.6"), _listing(cxx, MATHEMATICAL_LIBRARY), numbers(oldest))
-
-
-def _older(libc: str, libm: str, oldest: tuple[int, ...]) -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
-    for symbol, default, version in _rebound(libc, oldest):
+    for symbol, default, version in _rebound(_listing(cxx, "libc.so.6"), numbers(oldest)):
         home = next((library for library, names in MOVED.items() if re.fullmatch(names, symbol)), None)
         if home and numbers(default) <= LAST_MOVE:
             found.setdefault(home, {})[symbol] = version
-    for symbol, _, version in _rebound(libm, oldest):
+    for symbol, _, version in _rebound(_listing(cxx, MATHEMATICAL_LIBRARY), numbers(oldest)):
         if re.fullmatch(MATHEMATICAL, symbol):
             found.setdefault(MATHEMATICAL_LIBRARY, {})[symbol] = version
     return found
@@ -62,15 +54,15 @@ def _older(libc: str, libm: str, oldest: tuple[int, ...]) -> dict[str, dict[str,
 def source_files(cxx: Cxx, oldest: str) -> dict[str, str]:
     """The source files, by name: `stubs/libdl.so.2.cpp` and its version script for each library, `linked-in/*.cpp`."""
     files = {f"linked-in/{path.name}": path.read_text(encoding="utf-8") for path in LINKED_IN.glob("*.cpp")}
-    libc, libm = _listing(cxx, "libc.so.6"), _listing(cxx, MATHEMATICAL_LIBRARY)
-    for library, rebound in _older(libc, libm, numbers(oldest)).items():
+    for library, rebound in older_symbols(cxx, oldest).items():
         symbols, others = dict(rebound), []
         if library == MATHEMATICAL_LIBRARY:
             # The linker takes its stub for it, and reads no other library of that name: the stub has all that it has.
-            for symbol, at, version in _versions_in(libm):
+            listed = _versions_in(_listing(cxx, library))
+            for symbol, at, version in listed:
                 if at == "@@":
                     symbols.setdefault(symbol, version)
-            named = [(symbol, version) for symbol, at, version in _versions_in(libm) if at == "@"]
+            named = [(symbol, version) for symbol, at, version in listed if at == "@"]
             others = [(symbol, version) for symbol, version in named if symbols.get(symbol) != version]
         files[f"stubs/{library}.cpp"] = stub_source(symbols) + _versioned_source(others)
         files[f"stubs/{library}.map"] = _version_script(symbols, [version for _, version in others])

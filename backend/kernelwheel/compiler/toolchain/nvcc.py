@@ -71,10 +71,7 @@ def nvcc_places(
 ) -> Iterator[tuple[str, str]]:
     """The places where nvcc may be, in order of precedence: (where, path); the paths need not exist.
 
-    Args:
-        settings: may name an nvcc or a toolkit.
-        sites: the folders where pip may have installed a toolkit; torch's is the first.
-        environ: for PATH.
+    `sites` are the folders where pip may have installed a toolkit; torch's is the first.
     """
     if settings.nvcc:
         yield str(settings.origin("nvcc")), settings.nvcc
@@ -141,7 +138,7 @@ def inspect_nvcc(
     root = Path(top).resolve()
     searched = re.search(r'^#\$ INCLUDES=.*?"-I([^"]+)"', profile, re.MULTILINE)
     include = Path(searched[1]).resolve() if searched else root / "include"
-    if missing := _missing(root, include, [site / f"nvidia/cu{major}" for site in sites]):
+    if missing := _missing(root, include):
         return NvccCandidate(origin, place, None, f"its toolkit {root} lacks {', '.join(missing)}")
     supported, virtual = _archs(path, "--list-gpu-code"), _archs(path, "--list-gpu-arch")
     if not supported:
@@ -178,26 +175,19 @@ def _why_not(place: Path) -> str:
         return f"cannot be accessed: {error.strerror}"
 
 
-def _missing(root: Path, include: Path, others: Sequence[Path]) -> list[str]:
-    """What a toolkit lacks, each with the pip toolkit that has it: nvcc searches only its own."""
-    missing = [part for part, there in _parts(root, include).items() if not there]
-    return [
-        next((f"{part} (it is in {at})" for at in others if _parts(at, at / "include")[part]), part) for part in missing
-    ]
-
-
-def _parts(root: Path, include: Path) -> dict[str, bool]:
-    """The parts of a toolkit that a compile needs, by file name, and whether each exists."""
+def _missing(root: Path, include: Path) -> list[str]:
+    """The parts that a compile needs, by file name, and that a toolkit lacks: nvcc searches only its own."""
     headers = {
         "cuda_runtime.h (of cudart)": ("cuda_runtime.h",),
         "crt/host_config.h (of crt)": ("crt/host_config.h",),
         "nv/target (of cccl)": ("nv/target", "cccl/nv/target"),  # in include/cccl since CUDA 13
     }
-    return {
+    there = {
         **{name: any(is_seen(include / file) for file in files) for name, files in headers.items()},
         "cicc (of nvvm)": any(is_seen(root / file) for file in ("nvvm/bin/cicc", CLANG)),
         f"{CUDART} (of cudart)": find_cudart(root) is not None,
     }
+    return [name for name, found in there.items() if not found]
 
 
 def find_cuobjdump(nvcc: Nvcc, site: Path, environ: Mapping[str, str]) -> Path:
