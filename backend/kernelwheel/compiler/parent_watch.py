@@ -37,6 +37,9 @@ class Caller:
 
     def end_session(self) -> None:
         """Kill every other process of this program's session, so that no compiler goes on writing."""
+        if not Path("/proc/self/stat").exists():  # then they cannot be listed, but Ninja tells its children of this one
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            os.killpg(0, signal.SIGTERM)
         while (others := session_members()) != []:
             for process in others or ():
                 with contextlib.suppress(ProcessLookupError):
