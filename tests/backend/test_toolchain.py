@@ -281,13 +281,14 @@ def test_what_stands_before_an_nvcc_leads_to_the_toolkit_that_it_names_itself(
     toolkit, shim = make_toolkit(tmp_path / "toolkit"), tmp_path / "shims/nvcc"
     shim.parent.mkdir()
     if kind == "a link":
-        shim.symlink_to(toolkit / "bin/nvcc")
+        (tmp_path / "linked").symlink_to(toolkit)
+        shim = tmp_path / "linked/bin/nvcc"
     elif kind == "a link to ccache":
         shim.symlink_to(make_program(tmp_path / "bin/ccache", CCACHE))
     else:
         make_program(tmp_path / "bin/ccache", 'exec "$@"')
         make_program(shim, f'exec {"ccache" if "ccache" in kind else ""} {toolkit}/bin/nvcc "$@"')
-    path = f"{tmp_path}/shims:{tmp_path}/bin:{toolkit}/bin:/usr/bin:/bin"
+    path = f"{shim.parent}:{tmp_path}/bin:{toolkit}/bin:/usr/bin:/bin"
     monkeypatch.setenv("PATH", path)
 
     decision = decide(cuda_torch, path=path)
