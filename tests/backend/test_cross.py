@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +15,9 @@ import pytest
 from builds import TORCH, Wheel, build, needs_cuda_torch, refused_build
 from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
+from kernelwheel.compiler.build_or_reuse import create_plan_for
 from kernelwheel.compiler.cmake_inputs import cache_entries, recipe_files
+from kernelwheel.compiler.compile_job import read_job
 from kernelwheel.compiler.cross import target_platform
 from kernelwheel.compiler.cross.cmake_files import LINKED, stable_functions, toolchain_file
 from kernelwheel.compiler.find_toolchain import find_toolchain
@@ -33,7 +35,10 @@ from kernelwheel.project.package import PackageFacts
 from kernelwheel.runtime import compatible, platforms
 from kernelwheel.runtime import host as hosts
 from kernelwheel.runtime import manifest as manifests
+from kernelwheel.runtime.compile_into_store import compile_request
 from kernelwheel.runtime.errors import BuildError, SettingsError
+from kernelwheel.runtime.installed import InstalledPackage
+from kernelwheel.runtime.selection import Request
 from processes import RunPython
 from programs import CLANG, CUDA_12, find_optional
 from standins import (
@@ -131,6 +136,11 @@ def nvcc(tmp_path: Path) -> Nvcc:
     found = inspect_nvcc("here", str(toolkit / "bin/nvcc"), "13.0", [], {"PATH": "/bin:/usr/bin"}).nvcc
     assert found is not None
     return found
+
+
+def part_for(nvcc: Nvcc, packages: Path | str = "") -> Nvcc:
+    """The nvcc with its part for Arm, from its toolkit or from packages."""
+    return target_platform.for_target(nvcc, settings_with(target_packages=str(packages)), AARCH64)
 
 
 def error(call: Callable[[], object]) -> BuildError:
@@ -273,7 +283,7 @@ def test_cmake_is_told_the_platform_by_a_file_made_from_the_plan(tmp_path: Path)
 
 def test_nvcc_finds_the_target_s_part_and_its_own_below_one_folder(nvcc: Nvcc, tmp_path: Path) -> None:
     part = make_part(tmp_path / "packages/nvidia/cu13")
-    found = target_platform.for_target(nvcc, settings_with(target_packages=str(tmp_path / "packages")), AARCH64)
+    found = part_for(nvcc, tmp_path / "packages")
 
     link_toolkit(tmp_path / "cuda", found)
 
@@ -287,7 +297,7 @@ def test_nvcc_finds_the_target_s_part_and_its_own_below_one_folder(nvcc: Nvcc, t
 
 def test_clang_finds_the_rest_of_the_toolkit_beside_the_target_s_part(nvcc_12: Nvcc, tmp_path: Path) -> None:
     packages = make_packages_12(tmp_path / "packages")
-    found = target_platform.for_target(nvcc_12, settings_with(target_packages=packages), AARCH64)
+    found = part_for(nvcc_12, packages)
 
     link_toolkit(tmp_path / "cuda", found)
 
@@ -326,17 +336,19 @@ def test_cmake_is_told_what_a_clang_for_the_platform_is_and_asks_an_nvcc(nvcc_12
     plan = machine.draw(platform="linux-aarch64")
     tools = machine.toolchain(settings_with({"CUDA_HOME": str(machine.toolkit), "CXX": str(machine.cxx)}, **FOR_ARM))
     packages = make_packages_12(tmp_path / "packages")
-    found = target_platform.for_target(nvcc_12, settings_with(target_packages=packages), AARCH64)
+    found = part_for(nvcc_12, packages)
 
-    told = cache_entries(tmp_path, plan, replace(tools, cuda=replace(tools.cuda, nvcc=found)))
+    tools = replace(tools, cuda=replace(tools.cuda, nvcc=found))
+    entries = cache_entries(tmp_path, plan, tools)
 
-    assert told["KERNELWHEEL_NVCC"] == ("12.9.86" if nvcc_12.clang else "")
-    assert told["KERNELWHEEL_LIBRARIES"].endswith(f"{TARGET}/lib")
+    assert entries["KERNELWHEEL_NVCC"] == ("12.9.86" if nvcc_12.clang else "")
+    assert entries["KERNELWHEEL_LIBRARIES"].endswith(f"{TARGET}/lib")
+    assert 'set(CMAKE_CUDA_FLAGS_INIT "--target-directory sbsa-linux")' in toolchain_file(tools)
 
 
 def test_the_toolkit_s_identity_has_the_target_s_part(nvcc: Nvcc, tmp_path: Path) -> None:
     make_part(tmp_path / "packages/nvidia/cu13")
-    found = target_platform.for_target(nvcc, settings_with(target_packages=str(tmp_path / "packages")), AARCH64)
+    found = part_for(nvcc, tmp_path / "packages")
 
     here, there = toolkit_identity(nvcc), toolkit_identity(found)
 
@@ -348,7 +360,7 @@ def test_the_toolkit_s_identity_has_the_target_s_part(nvcc: Nvcc, tmp_path: Path
 def test_a_cuda_library_that_an_extension_names_is_the_target_s(nvcc: Nvcc, tmp_path: Path) -> None:
     (nvcc.root / "lib64" / "libcublas.so.13").touch()
     part = make_part(tmp_path / "packages/nvidia/cu13")
-    found = target_platform.for_target(nvcc, settings_with(target_packages=str(tmp_path / "packages")), AARCH64)
+    found = part_for(nvcc, tmp_path / "packages")
 
     assert find_cuda_library("cublas", nvcc, tmp_path) == nvcc.root / "lib64" / "libcublas.so.13"
     assert find_cuda_library("cublas", found, tmp_path) is None
@@ -410,15 +422,6 @@ def test_a_build_for_x86_64_on_an_aarch64_machine_is_refused(monkeypatch: pytest
     assert "natively" in caught.remedies[0]
 
 
-def test_without_a_cross_compiler_the_error_names_the_package_that_has_one(tmp_path: Path) -> None:
-    make_cxx(tmp_path / "bin" / "c++")
-
-    caught = error(lambda: find_cxx(settings_with(), {"PATH": str(tmp_path / "bin")}, None, AARCH64))
-
-    assert "aarch64-linux-gnu-g++: not on PATH" in caught.found
-    assert "apt-get install g++-aarch64-linux-gnu" in caught.remedies[0]
-
-
 @pytest.mark.parametrize("lacking", ["stdlib.h", "vector", "crti.o", "libc.so.6", "libstdc++.so"])
 def test_a_cross_compiler_without_a_part_of_its_libc_or_libstdcxx_is_refused(tmp_path: Path, lacking: str) -> None:
     path = make_cross_cxx(tmp_path / "bin", lacking)
@@ -429,47 +432,41 @@ def test_a_cross_compiler_without_a_part_of_its_libc_or_libstdcxx_is_refused(tmp
     assert f"{path}: lacks {lacking} of aarch64-linux-gnu" in caught.found
 
 
-def test_a_whole_cross_compiler_is_taken(tmp_path: Path) -> None:
+def test_a_whole_cross_compiler_is_taken_and_one_for_this_machine_refused(tmp_path: Path) -> None:
+    here = make_cxx(tmp_path / "bin" / "c++")
+    environ = {"PATH": str(here.parent)}
+
+    none = error(lambda: find_cxx(settings_with(), environ, None, AARCH64))
     path = make_cross_cxx(tmp_path / "bin")
+    found = find_cxx(settings_with(), {"PATH": f"{here.parent}:/bin"}, None, AARCH64)
+    named = error(lambda: find_cxx(settings_with({"CXX": str(here)}), {"PATH": "/bin"}, None, AARCH64))
 
-    found = find_cxx(settings_with(), {"PATH": f"{path.parent}:/bin"}, None, AARCH64)
-
+    assert "aarch64-linux-gnu-g++: not on PATH" in none.found
+    assert "apt-get install g++-aarch64-linux-gnu" in none.remedies[0]
     assert (found.path, found.target) == (path, "aarch64-linux-gnu")
+    assert named.found == f"{here}: compiles for x86_64-linux-gnu, not for aarch64-linux-gnu"
+    assert "and unset environment variable CXX" in named.remedies
 
 
-def test_a_named_compiler_for_this_machine_is_refused(tmp_path: Path) -> None:
-    make_cross_cxx(tmp_path / "bin")
-    path = make_cxx(tmp_path / "bin" / "c++")
-
-    caught = error(lambda: find_cxx(settings_with({"CXX": str(path)}), {"PATH": "/bin"}, None, AARCH64))
-
-    assert caught.found == f"{path}: compiles for x86_64-linux-gnu, not for aarch64-linux-gnu"
-    assert "and unset environment variable CXX" in caught.remedies
-
-
-def test_the_toolkit_s_own_part_for_the_platform_is_taken(nvcc: Nvcc) -> None:
+def test_the_toolkit_s_own_part_for_the_platform_is_taken_or_else_one_that_pip_unpacked(
+    nvcc: Nvcc, tmp_path: Path
+) -> None:
+    unpacked = make_part(tmp_path / "packages/nvidia/cu13")
+    from_pip = part_for(nvcc, tmp_path / "packages")
     part = make_part(nvcc.root / TARGET)
+    own = part_for(nvcc, tmp_path / "packages")
 
-    found = target_platform.for_target(nvcc, settings_with(), AARCH64)
-
-    assert (found.include, found.cudart) == (part / "include", part / "lib/libcudart_static.a")
-    assert (found.path, found.root) == (nvcc.path, nvcc.root)
-
-
-def test_a_part_that_pip_unpacked_is_taken_where_the_toolkit_has_none(nvcc: Nvcc, tmp_path: Path) -> None:
-    part = make_part(tmp_path / "packages/nvidia/cu13")
-
-    found = target_platform.for_target(nvcc, settings_with(target_packages=str(tmp_path / "packages")), AARCH64)
-
-    assert found.target is not None
-    assert (found.target.name, found.target.lib) == ("sbsa-linux", part / "lib")
+    assert from_pip.target is not None
+    assert (from_pip.target.name, from_pip.target.lib) == ("sbsa-linux", unpacked / "lib")
+    assert (own.include, own.cudart) == (part / "include", part / "lib/libcudart_static.a")
+    assert (own.path, own.root) == (nvcc.path, nvcc.root)
 
 
 def test_pip_s_packages_for_cuda_12_are_put_together(nvcc_12: Nvcc, tmp_path: Path) -> None:
     make_part(tmp_path / "packages/nvidia/cu13")
     packages = make_packages_12(tmp_path / "packages")
 
-    found = target_platform.for_target(nvcc_12, settings_with(target_packages=packages), AARCH64)
+    found = part_for(nvcc_12, packages)
 
     assert found.target is not None
     assert found.include == found.target.include
@@ -484,25 +481,34 @@ def test_pip_s_packages_for_cuda_12_are_put_together(nvcc_12: Nvcc, tmp_path: Pa
     assert toolkit_identity(found)["crt"] != toolkit_identity(nvcc_12)["crt"]
 
 
+@pytest.mark.parametrize("lacking", PARTS)
+def test_a_part_that_is_not_whole_is_refused(nvcc: Nvcc, tmp_path: Path, lacking: str) -> None:
+    place = make_part(tmp_path / "packages/nvidia/cu13", lacking=lacking)
+
+    caught = error(lambda: part_for(nvcc, tmp_path / "packages"))
+
+    assert f"{place}: no {lacking.replace('cccl/', '')}" in caught.found
+
+
 @pytest.mark.parametrize("lacking", PARTS_12)
 def test_packages_for_cuda_12_that_are_not_whole_are_refused(nvcc_12: Nvcc, tmp_path: Path, lacking: str) -> None:
     packages = make_packages_12(tmp_path / "packages", lacking)
 
-    caught = error(lambda: target_platform.for_target(nvcc_12, settings_with(target_packages=packages), AARCH64))
+    caught = error(lambda: part_for(nvcc_12, packages))
 
     assert f"{packages}/nvidia: no {lacking.partition('/')[2]}" in caught.found.splitlines()
 
 
-def test_packages_for_another_release_of_cuda_12_are_refused(nvcc_12: Nvcc, tmp_path: Path) -> None:
+def test_parts_of_another_release_are_refused(nvcc: Nvcc, nvcc_12: Nvcc, tmp_path: Path) -> None:
+    make_part(tmp_path / "packages/nvidia/cu13", "13.2.1")
     packages = make_packages_12(tmp_path / "packages", minor=8)
 
-    caught = error(lambda: target_platform.for_target(nvcc_12, settings_with(target_packages=packages), AARCH64))
-
-    assert "no CUDA 12.9.86, as nvcc (its cudart is for 12.8)" in caught.found
+    assert "no CUDA 13.0.88, as nvcc (its cudart is for 13.2)" in error(lambda: part_for(nvcc, packages)).found
+    assert "no CUDA 12.9.86, as nvcc (its cudart is for 12.8)" in error(lambda: part_for(nvcc_12, packages)).found
 
 
 def test_the_error_names_the_packages_for_cuda_12(nvcc_12: Nvcc) -> None:
-    caught = error(lambda: target_platform.for_target(nvcc_12, settings_with(), AARCH64))
+    caught = error(lambda: part_for(nvcc_12))
 
     assert "--platform manylinux_2_17_aarch64 'nvidia-cuda-runtime-cu12==12.9.*'" in caught.remedies[0]
     assert "'nvidia-cuda-cccl-cu12==12.9.*' 'nvidia-cuda-nvcc-cu12==12.9.*', and -C target" in caught.remedies[0]
@@ -522,33 +528,12 @@ def test_no_packages_are_named_that_have_no_static_cuda_runtime(nvcc_12: Nvcc) -
 
 
 def test_a_toolkit_without_its_part_for_the_platform_is_refused_with_the_commands(nvcc: Nvcc) -> None:
-    caught = error(lambda: target_platform.for_target(nvcc, settings_with(), AARCH64))
+    caught = error(lambda: part_for(nvcc))
 
     assert f"{nvcc.root / TARGET}: no include/cuda_runtime.h" in caught.found
     assert "--platform manylinux_2_17_aarch64 'nvidia-cuda-runtime==13.0.*'" in caught.remedies[0]
     assert "-C target-packages=DIR" in caught.remedies[0]
     assert any("cuda=off" in remedy for remedy in caught.remedies)
-
-
-@pytest.mark.parametrize("lacking", PARTS)
-def test_a_part_that_is_not_whole_is_refused(nvcc: Nvcc, tmp_path: Path, lacking: str) -> None:
-    place = make_part(tmp_path / "packages/nvidia/cu13", lacking=lacking)
-
-    caught = error(
-        lambda: target_platform.for_target(nvcc, settings_with(target_packages=str(tmp_path / "packages")), AARCH64)
-    )
-
-    assert f"{place}: no {lacking.replace('cccl/', '')}" in caught.found
-
-
-def test_a_part_of_another_release_is_refused(nvcc: Nvcc, tmp_path: Path) -> None:
-    make_part(tmp_path / "packages/nvidia/cu13", "13.2.1")
-
-    caught = error(
-        lambda: target_platform.for_target(nvcc, settings_with(target_packages=str(tmp_path / "packages")), AARCH64)
-    )
-
-    assert "no CUDA 13.0.88, as nvcc (its cudart is for 13.2)" in caught.found
 
 
 def test_modules_and_libraries_on_all_of_torch_are_refused_before_anything_is_looked_for() -> None:
@@ -559,42 +544,26 @@ def test_modules_and_libraries_on_all_of_torch_are_refused_before_anything_is_lo
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("config", "env", "said"),
-    [
-        ({"platform": "linux-armv9"}, {}, "option 'platform' cannot be 'linux-armv9'"),
-        (FOR_ARM, {"CXX": "/usr/bin/c++"}, "no C++ compiler for linux-aarch64"),
-    ],
-)
-def test_a_build_that_cannot_be_ends_before_it_compiles(
-    tiny_checkout: Path, tmp_path: Path, config: Mapping[str, str], env: Mapping[str, str], said: str
-) -> None:
-    output = refused_build(tiny_checkout, tmp_path / "out", config=config, env={"TINY_CUDA": "off", **env})
+def test_a_build_that_cannot_be_ends_before_it_compiles(tiny_checkout: Path, tmp_path: Path) -> None:
+    env = {"TINY_CUDA": "off", "CXX": "/usr/bin/c++"}
 
-    assert said in output
+    output = refused_build(tiny_checkout, tmp_path / "out", config=FOR_ARM, env=env)
+
+    assert "no C++ compiler for linux-aarch64" in output
     assert "compiling tiny" not in output
 
 
-def test_what_is_compiled_at_run_time_is_for_this_machine(compiled_natively: str) -> None:
-    assert compiled_natively == platforms.platform_name()
-
-
-@pytest.fixture
-def compiled_natively(tmp_path: Path) -> str:
-    """The platform of a Plan that is drawn up at run time, although the settings name another one."""
-    from kernelwheel.compiler.build_or_reuse import create_plan_for
-    from kernelwheel.compiler.compile_job import read_job
-    from kernelwheel.runtime.compile_into_store import compile_request
-    from kernelwheel.runtime.installed import InstalledPackage
-    from kernelwheel.runtime.selection import Request
-
+def test_what_is_compiled_at_run_time_is_for_this_machine(tmp_path: Path) -> None:
+    """Although the settings name another platform."""
     machine = make_machine(tmp_path)
     chosen = settings_with({"CUDA_HOME": str(machine.toolkit), "CXX": str(machine.cxx)}, **FOR_ARM)
     package = InstalledPackage("tiny", "1.2.3", tmp_path / "none", {})
     vars(package)["source"] = sources_of(PackageFacts("tiny", "native", "2.10", "stable"), machine.sources)
     request = compile_request(package, hosts.probe(), Request("cpu"), chosen)
+
     job = read_job(request.to_json(), {})
-    return create_plan_for(job, machine.toolchain(job.settings)).plan.platform
+
+    assert create_plan_for(job, machine.toolchain(job.settings)).plan.platform == platforms.platform_name()
 
 
 @needs_compiler

@@ -360,9 +360,9 @@ def test_a_toolkit_that_lacks_a_part_is_refused_by_that_part_s_name(
         "libcudart_static.a": f"{LAYOUTS[headers]}/{part}",
     }
     (toolkit / inside.get(part, f"{headers}/{part}")).unlink()
-    # From another package, and for a compiler other than nvcc: nvcc does not search there.
-    (toolkit / "include").mkdir(exist_ok=True)
-    (toolkit / "include/other.h").touch()
+    if headers == CONDA:  # from another package, and for a compiler other than nvcc, which does not search there
+        (toolkit / "include").mkdir()
+        (toolkit / "include/cuda_runtime.h").touch()
 
     assert f"its toolkit {toolkit} lacks {part} (of " in refusal(cuda_torch, cuda_home=str(toolkit)).found
 
