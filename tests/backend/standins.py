@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -274,7 +274,7 @@ class Machine:
 def plan_of(facts: PackageFacts, version: str, root: Path, chosen: Settings, tools: Toolchain) -> Plan:
     """The Plan for a package with sources in `root`, with these settings."""
     content = facts.content(version, source_digests(root, facts.files), chosen.content(cuda=True))
-    return create_plan(content, root, tools)
+    return create_plan(content, root, replace(tools, settings=chosen))
 
 
 def sources_of(facts: PackageFacts, root: Path) -> Sources:
