@@ -39,15 +39,15 @@ def run(work: Path, plan: Plan, toolchain: Toolchain, headers: Headers, jobs: in
         status = _drive(work, plan, toolchain, jobs, caller, say)
         if status == 0:
             return
-        said = (work / LOG).read_bytes()[start:].decode("utf-8", errors="replace")
-        lack = lack_of_memory(said, oom_kills() - kills)
+        output = (work / LOG).read_bytes()[start:].decode("utf-8", errors="replace")
+        lack = lack_of_memory(output, oom_kills() - kills)
         if not lack:
-            failure = _compiler_failed(work, plan, said, status)
+            failure = _compiler_failed(work, plan, output, status)
             mark_rest_reusable(work, plan, headers)
             raise failure
         if jobs == 1:
             raise out_of_memory(f"{plan.package} {plan.version}", lack, find_resources(), work / LOG)
-        steps = re.findall(r"^\[\d+/(\d+)\]", said, re.MULTILINE)
+        steps = re.findall(r"^\[\d+/(\d+)\]", output, re.MULTILINE)
         jobs = fewer(jobs, int(steps[-1]) if steps else None)
         say(f"{lack}; retrying with fewer compilers at once: {jobs}")
 
@@ -65,17 +65,17 @@ def _drive(work: Path, plan: Plan, toolchain: Toolchain, jobs: int, caller: Call
     )
     with (work / LOG).open("a", encoding="utf-8") as log:
 
-        def heard(line: str) -> None:
+        def on_line(line: str) -> None:
             log.write(f"{line}\n")
             log.flush()
             if line.startswith("["):
                 say(progress(line))
 
-        return run_cmake(job, caller, heard)
+        return run_cmake(job, caller, on_line)
 
 
-def _compiler_failed(work: Path, plan: Plan, said: str, status: int) -> BuildError:
-    failure = first_failure(said.splitlines())
+def _compiler_failed(work: Path, plan: Plan, output: str, status: int) -> BuildError:
+    failure = first_failure(output.splitlines())
     remedies = []
     free = shutil.disk_usage(work).free
     if free < ROOM or "No space left on device" in failure:

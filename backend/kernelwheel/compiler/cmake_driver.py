@@ -47,8 +47,8 @@ class Job:
     jobs: int
 
 
-def run_cmake(job: Job, caller: Caller, heard: Callable[[str], None]) -> int:
-    """Configure and build; return the exit status, as a shell gives it. `heard` receives each line of output.
+def run_cmake(job: Job, caller: Caller, on_line: Callable[[str], None]) -> int:
+    """Configure and build; return the exit status, as a shell gives it. `on_line` receives each line of output.
 
     Once the caller is gone, this process ends, and all that it has started.
     """
@@ -64,9 +64,9 @@ def run_cmake(job: Job, caller: Caller, heard: Callable[[str], None]) -> int:
     for block in _blocks(reading, child, caller):
         *lines, rest = (rest + block).split(b"\n")
         for line in lines:
-            heard(line.decode("utf-8", "replace"))
+            on_line(line.decode("utf-8", "replace"))
     if rest:
-        heard(rest.decode("utf-8", "replace"))
+        on_line(rest.decode("utf-8", "replace"))
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     return status if status >= 0 else 128 - status
 

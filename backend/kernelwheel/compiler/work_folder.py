@@ -173,9 +173,9 @@ def mark_reusable(work: Path, plan: Plan, headers: Headers) -> None:
 
 def mark_rest_reusable(work: Path, plan: Plan, headers: Headers) -> None:
     """After a compiler failed, keep the good objects, if Ninja exited normally and reported which are bad."""
-    said = (work / LOG).read_text(encoding="utf-8", errors="replace")
-    failed = re.findall(r"^FAILED: (?:\[code=\d+\] )?(.+?) *$", said, re.MULTILINE)
-    if failed and re.search(r"^ninja: build stopped: ", said, re.MULTILINE):
+    log = (work / LOG).read_text(encoding="utf-8", errors="replace")
+    failed = re.findall(r"^FAILED: (?:\[code=\d+\] )?(.+?) *$", log, re.MULTILINE)
+    if failed and re.search(r"^ninja: build stopped: ", log, re.MULTILINE):
         for output in failed:
             (work / "build" / output).unlink(missing_ok=True)
         mark_reusable(work, plan, headers)

@@ -113,8 +113,8 @@ def _packaged_part(packages: Path, nvcc: Nvcc) -> tuple[Path, Path | str]:
     """
     nvidia = packages / "nvidia"
     if nvcc.release[0] >= 13:
-        whole = nvidia / f"cu{nvcc.release[0]}"
-        return whole, whole
+        packaged = nvidia / f"cu{nvcc.release[0]}"
+        return packaged, packaged
     single = [path for path in sorted(nvidia.glob("*")) if not re.fullmatch(r"cu\d+", path.name)]
     parts = {f"include/{path.name}": path for folder in single for path in folder.glob("include/[!_]*")}
     parts |= {f"lib/{path.name}": path for folder in single for path in folder.glob("lib/lib*")}

@@ -91,9 +91,9 @@ def cuda_folders(nvcc: Nvcc, site: Path) -> tuple[Path, ...]:
         BuildError: none of them has the headers of a CUDA library.
     """
     major, minor = nvcc.release
-    whole = site / "nvidia" / f"cu{major}" / "include"
+    packaged = site / "nvidia" / f"cu{major}" / "include"
     single = (path for path in sorted(site.glob("nvidia/*/include")) if not re.fullmatch(r"cu\d+", path.parent.name))
-    folders = tuple(dict.fromkeys([*nvcc.header_folders, *([whole] if whole.is_dir() else []), *single]))
+    folders = tuple(dict.fromkeys([*nvcc.header_folders, *([packaged] if packaged.is_dir() else []), *single]))
     missing = [name for name in CUDA_HEADERS if not any((folder / name).is_file() for folder in folders)]
     if missing:
         names = list(dict.fromkeys(CUDA_HEADERS[name] for name in missing))

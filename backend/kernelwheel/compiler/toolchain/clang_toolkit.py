@@ -50,9 +50,9 @@ exec {python} -ISB -c "$start" "$(dirname "$0")" "$0" "$@"
 """
 
 
-def clang_version(said: str) -> str:
+def clang_version(output: str) -> str:
     """The version of a clang from what it prints for `--version`; empty if it is none."""
-    found = re.search(r"\bclang version (\d+\.\d+\.\d+)", said)
+    found = re.search(r"\bclang version (\d+\.\d+\.\d+)", output)
     return found[1] if found else ""
 
 

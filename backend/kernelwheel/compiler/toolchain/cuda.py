@@ -163,12 +163,12 @@ def _bring_nvcc(torch: Torch, limits: NvccLimits, settings: BuildSettings, sites
             "non-free packages); pip has no complete nvcc before CUDA 13",
             f"or leave out drivers before CUDA 13.0: drivers is {settings.drivers} ({settings.origin('drivers')})",
         ]
-    whole = "in torch's environment: pip install 'cuda-toolkit[nvcc,cudart,cccl,crt,nvvm]=={}'"
+    from_pip = "in torch's environment: pip install 'cuda-toolkit[nvcc,cudart,cccl,crt,nvvm]=={}'"
     if (torch.cuda_major or 0) >= 13:
-        return [whole.format(f"{torch.cuda}.*")]
+        return [from_pip.format(f"{torch.cuda}.*")]
     own = f"install the CUDA {torch.cuda} toolkit and set CUDA_HOME to it; pip has no complete nvcc before CUDA 13"
     brings = [clang, f"or {own}"] if torch.cuda_major == 12 else [own]
     if limits.any_major and (limits.driver is None or limits.driver[0] >= 13):
         first, *others = brings
-        return [whole.format("13.0.*") + "; the kernels then need a driver for CUDA 13", f"or {first}", *others]
+        return [from_pip.format("13.0.*") + "; the kernels then need a driver for CUDA 13", f"or {first}", *others]
     return [*brings, "or build against a torch for CUDA 13, for which pip has a complete nvcc"]

@@ -117,8 +117,8 @@ def inspect_cxx(path: str) -> Cxx | str:
 
 def search_folders(cxx: Cxx) -> tuple[Path, ...]:
     """The folders in which the compiler looks for headers without being told, in its order (gcc(1), `-v`)."""
-    said = cxx.answer("-v", "-E", "-x", "c++", os.devnull)
-    listed = (Path(line[1:]) for line in said.splitlines() if line.startswith(" /"))
+    output = cxx.answer("-v", "-E", "-x", "c++", os.devnull)
+    listed = (Path(line[1:]) for line in output.splitlines() if line.startswith(" /"))
     return tuple(dict.fromkeys(folder for folder in listed if folder.is_dir()))
 
 
@@ -202,8 +202,8 @@ def cxx_identity(cxx: Cxx) -> dict[str, str]:
     """
     identity = {"kind": cxx.kind, "version": cxx.version, "target": cxx.target}
     for part, name in {"compiler": COMPILERS[cxx.kind], "assembler": "as", "linker": "ld"}.items():
-        said = cxx.answer(f"-print-prog-name={name}")
-        program = shutil.which(said, path=cxx.environ.get("PATH", "")) if said else None
+        named = cxx.answer(f"-print-prog-name={name}")
+        program = shutil.which(named, path=cxx.environ.get("PATH", "")) if named else None
         if program:
             identity[part] = file_sha256(Path(program))
     if linked := list(_linked_in(cxx)):
