@@ -30,7 +30,7 @@ with requirements.imports_checked_later():
     from .compiler.find_toolchain import parts_to_install
     from .compiler.toolchain.binding import torch_release
     from .compiler.toolchain.torch_files import Torch, find_torch
-    from .compiler.tools import CMAKE_VERSION, NINJA_VERSION
+    from .compiler.tools import programs_to_install
     from .packing import (
         abi_audit,
         editable,
@@ -111,19 +111,10 @@ def prepare_metadata_for_build_editable(metadata_directory: str, config_settings
 @errors_as_messages()
 def get_requires_for_build_wheel(config_settings: Config = None) -> list[str]:
     """The requirements of setuptools, plus what this machine lacks: recent cmake and ninja, parts of CUDA 12."""
-    from packaging.specifiers import SpecifierSet
-    from scikit_build_core.builder.get_requires import GetRequires
-    from scikit_build_core.settings.skbuild_model import CMakeSettings, NinjaSettings, ScikitBuildSettings
-
-    driver = ScikitBuildSettings(
-        cmake=CMakeSettings(version=SpecifierSet(CMAKE_VERSION)),
-        ninja=NinjaSettings(version=SpecifierSet(NINJA_VERSION), make_fallback=False),
-    )
-    finder = GetRequires(driver)
     ours, theirs = _split(config_settings)
     with outside_checkout():
         setuptools_needs = build_meta.get_requires_for_build_wheel(theirs)
-    return [*setuptools_needs, *finder.cmake(), *finder.ninja(), *parts_to_install(_job(ours), os.environ)]
+    return [*setuptools_needs, *programs_to_install(), *parts_to_install(_job(ours), os.environ)]
 
 
 @errors_as_messages()

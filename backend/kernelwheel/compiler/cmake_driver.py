@@ -129,16 +129,11 @@ def _run_and_exit(job: Job, output: int) -> NoReturn:
 def _configure_and_build(job: Job) -> None:
     from packaging.specifiers import SpecifierSet
     from scikit_build_core.cmake import CMake, CMaker
-    from scikit_build_core.errors import CMakeNotFoundError
     from scikit_build_core.program_search import best_program, get_ninja_programs
 
+    cmake = CMake.default_search(version=SpecifierSet(CMAKE_VERSION))
     ninja = best_program(get_ninja_programs(), version=SpecifierSet(NINJA_VERSION))
-    if ninja is None:
-        sys.exit(f"error: no ninja {NINJA_VERSION} found: pip install ninja")
-    try:
-        cmake = CMake.default_search(version=SpecifierSet(CMAKE_VERSION))
-    except CMakeNotFoundError:
-        sys.exit(f"error: no cmake {CMAKE_VERSION} found: pip install cmake")
+    assert ninja is not None  # as `require_tools` has seen
     found = (str(cmake.cmake_path), str(cmake.version), str(ninja.path), json.dumps(job.cache))
     build = job.work / "build"
     _forget_configuration(build, [*job.rests_on, *found])
@@ -155,7 +150,8 @@ def _forget_configuration(build: Path, rests_on: list[str]) -> None:
 
     The objects stay: Ninja decides whether they are up to date, from their commands and input files.
     """
-    (build / ".skbuild-info.json").unlink(missing_ok=True)  # CMaker would remove the objects too
+    # In a new isolated environment, CMaker would remove the objects too, and then all is compiled again.
+    (build / ".skbuild-info.json").unlink(missing_ok=True)
     record, text = build / "configured.json", json.dumps(rests_on)
     if not record.is_file() or record.read_text(encoding="utf-8") != text:
         (build / "CMakeCache.txt").unlink(missing_ok=True)
