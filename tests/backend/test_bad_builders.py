@@ -375,11 +375,8 @@ def test_a_disk_that_is_full_while_compiling_is_said(builder: Builder, filler: s
 def test_a_disk_that_is_too_full_for_the_wheel_is_said_and_no_half_a_wheel_is_left(builder: Builder) -> None:
     out = builder.folder / "out"
     out.mkdir()
-    command = [
-        sys.executable,
-        *["-m", "build", "--wheel", "--no-isolation", "--skip-dependency-check", "--outdir"],
-        str(out),
-    ]
+    options = ["--wheel", "--no-isolation", "--skip-dependency-check", "--outdir", str(out)]
+    command = [sys.executable, "-m", "build", *options]
     script = f'"$@" || {{ status=$?; echo left:; ls -A "{out}"; exit $status; }}'
     prefix = (*with_small_disk(out, "40k"), "sh", "-c", script, "sh")
 
