@@ -102,18 +102,33 @@ def memory_of(root: Path) -> tuple[int | None, str]:
     return found.memory_mb, found.memory_from
 
 
-def test_without_control_groups_the_machine_s_available_memory_counts(tmp_path: Path) -> None:
-    assert memory_of(lay_out(tmp_path, {})) == (32 * 1024, "MemAvailable")
+AVAILABLE = (32 * 1024, "MemAvailable")
+STAT = f"anon {GB}\nfile {3 * GB}\nshmem {GB}\ninactive_file {GB}\nactive_file {GB}\n"
+# The group of this process, the files of groups, and what is left, in MB, and by what.
+MACHINES: dict[str, tuple[str, dict[str, str], tuple[int, str]]] = {
+    "no limit": ("/a", {"a/memory.max": "max\n", "a/memory.high": "max\n", "a/memory.current": "4096\n"}, AVAILABLE),
+    "a limit of another group": ("/a", {"b/memory.max": f"{GB}\n", "b/memory.current": "0\n"}, AVAILABLE),
+    # Cached files give way, and do not count as used.
+    "cached files": (
+        "/a", {"a/memory.max": f"{8 * GB}\n", "a/memory.current": f"{5 * GB}\n", "a/memory.stat": STAT},
+        (5 * 1024, "limit of /sys/fs/cgroup/a"),
+    ),
+    "over the limit": (
+        "/a", {"a/memory.high": f"{GB}\n", "a/memory.current": f"{2 * GB}\n"}, (0, "limit of /sys/fs/cgroup/a"),
+    ),
+}  # fmt: skip
 
 
-def test_where_nothing_says_how_much_memory_there_is_none_is_known(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("path", "groups", "left"), MACHINES.values(), ids=MACHINES)
+def test_what_a_group_leaves_of_the_machine_s_memory(
+    tmp_path: Path, path: str, groups: dict[str, str], left: tuple[int, str]
+) -> None:
+    assert memory_of(version_2(tmp_path, path, groups)) == left
+
+
+def test_without_control_groups_the_machine_s_available_memory_counts_if_it_is_known(tmp_path: Path) -> None:
     assert memory_of(tmp_path)[0] is None
-
-
-def test_groups_without_a_limit_leave_what_the_machine_has(tmp_path: Path) -> None:
-    root = version_2(tmp_path, "/a", {"a/memory.max": "max\n", "a/memory.high": "max\n", "a/memory.current": "4096\n"})
-
-    assert memory_of(root) == (32 * 1024, "MemAvailable")
+    assert memory_of(lay_out(tmp_path, {})) == AVAILABLE
 
 
 @pytest.mark.parametrize("file", ["memory.max", "memory.high"])
@@ -124,25 +139,6 @@ def test_the_tightest_limit_of_a_group_or_one_around_it_counts(tmp_path: Path, f
     groups[f"{group}/{file}"] = f"{4 * GB}\n"
 
     assert memory_of(version_2(tmp_path, "/a/b/c", groups)) == (3 * 1024, f"limit of /sys/fs/cgroup/{group}")
-
-
-def test_a_group_beside_ours_does_not_count(tmp_path: Path) -> None:
-    root = version_2(tmp_path, "/a", {"b/memory.max": f"{GB}\n", "b/memory.current": "0\n", "a/memory.max": "max\n"})
-
-    assert memory_of(root) == (32 * 1024, "MemAvailable")
-
-
-def test_cached_files_give_way_and_do_not_count_as_used(tmp_path: Path) -> None:
-    stat = f"anon {GB}\nfile {3 * GB}\nshmem {GB}\ninactive_file {GB}\nactive_file {GB}\n"
-    groups = {"a/memory.max": f"{8 * GB}\n", "a/memory.current": f"{5 * GB}\n", "a/memory.stat": stat}
-
-    assert memory_of(version_2(tmp_path, "/a", groups))[0] == 5 * 1024
-
-
-def test_a_group_that_is_over_its_limit_leaves_nothing(tmp_path: Path) -> None:
-    root = version_2(tmp_path, "/a", {"a/memory.high": f"{GB}\n", "a/memory.current": f"{2 * GB}\n"})
-
-    assert memory_of(root)[0] == 0
 
 
 @pytest.mark.parametrize(
