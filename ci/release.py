@@ -189,7 +189,7 @@ def fetch_packages(folder: Path, platform: str, nvcc: str, checkout: Path) -> No
         checkout: the checkout, which has the lock.
     """
     sys.path.insert(0, str(ROOT / "backend"))
-    from kernelwheel.compiler.cross.packaged_part import pip_words
+    from kernelwheel.compiler.cross.target_platform import pip_words
     from kernelwheel.project.build_platforms import PLATFORMS
 
     release = ".".join(nvcc.split()[-1].split(".")[:2])

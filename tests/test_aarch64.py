@@ -18,7 +18,6 @@ from zipfile import ZipFile
 import pytest
 from folders import REPOSITORY
 from processes import run
-from programs import find_optional
 
 FOLDER = os.environ.get("SPLAT_TEST_AARCH64", "")
 pytestmark = [
@@ -203,18 +202,6 @@ def test_doctor_and_inspect_say_that_it_fits_there(on_arm: list[dict[str, Any]])
     assert doctor["host"]["platform"] == "linux-aarch64"
     assert (doctor["verdict"], inspected["verdict"]) == ([], [])
     assert inspected["manifest"]["requires"]["platform"] == "linux-aarch64"
-
-
-@takes_minutes
-@pytest.mark.skipif(not find_optional("clang++"), reason="no clang++ on PATH (apt-get install clang)")
-def test_clang_s_kernels_for_it_draw_the_same_picture(tmp_path: Path) -> None:
-    package = build_for_arm(tmp_path, cxx="clang++")
-    *machine, python = machine_command()
-
-    there = draw_picture(tmp_path, [*machine, "-E", f"PYTHONPATH={package}:{FOLDER}/site", python], {})
-
-    assert there["platform"] == "linux-aarch64"
-    assert there["picture"] == draw_picture(tmp_path, [sys.executable], {})["picture"]
 
 
 @takes_minutes

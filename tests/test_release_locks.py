@@ -16,7 +16,7 @@ from zipfile import ZipFile
 import pytest
 from folders import REPOSITORY
 from kernelwheel.compiler.cmake_driver import CMAKE_VERSION, NINJA_VERSION
-from kernelwheel.compiler.cross.packaged_part import WHEELS
+from kernelwheel.compiler.cross.target_platform import WHEELS
 from kernelwheel.compiler.toolchain.clang_toolkit import PARTS
 from kernelwheel.project.package import read_toml
 from packaging.requirements import Requirement

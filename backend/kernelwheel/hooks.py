@@ -19,7 +19,6 @@ from .project import build_settings
 from .project.build_settings import BuildSettings
 from .runtime import platforms
 from .runtime.errors import KernelWheelError, SettingsError
-from .runtime.platforms import platform_name
 from .runtime.progress import print_line
 from .runtime.settings import Origin
 from .runtime.variables import variable_set
@@ -27,12 +26,11 @@ from .runtime.variables import variable_set
 with requirements.imports_checked_later():
     from setuptools import build_meta
 
-    from .compiler.build_or_reuse import parts_to_install, toolchain_for
     from .compiler.compile_job import CompileJob
-    from .compiler.create_plan import require_cuda
+    from .compiler.find_toolchain import parts_to_install
     from .compiler.toolchain.binding import torch_release
-    from .compiler.toolchain.torch_files import Torch, brought_by_torch, find_torch
-    from .compiler.tools import CMAKE_VERSION, NINJA_VERSION
+    from .compiler.toolchain.torch_files import Torch, find_torch
+    from .compiler.tools import programs_to_install
     from .packing import (
         abi_audit,
         editable,
@@ -51,7 +49,7 @@ with requirements.imports_checked_later():
     from .runtime import compiler_process
     from .runtime import manifest as manifests
     from .runtime.artifact import Artifact
-    from .runtime.request import CompileRequest
+    from .runtime.request import CompileAnswer, CompileRequest
     from .runtime.sources import package_path
 
 Config = Mapping[str, Any] | None
@@ -113,19 +111,10 @@ def prepare_metadata_for_build_editable(metadata_directory: str, config_settings
 @errors_as_messages()
 def get_requires_for_build_wheel(config_settings: Config = None) -> list[str]:
     """The requirements of setuptools, plus what this machine lacks: recent cmake and ninja, parts of CUDA 12."""
-    from packaging.specifiers import SpecifierSet
-    from scikit_build_core.builder.get_requires import GetRequires
-    from scikit_build_core.settings.skbuild_model import CMakeSettings, NinjaSettings, ScikitBuildSettings
-
-    driver = ScikitBuildSettings(
-        cmake=CMakeSettings(version=SpecifierSet(CMAKE_VERSION)),
-        ninja=NinjaSettings(version=SpecifierSet(NINJA_VERSION), make_fallback=False),
-    )
-    finder = GetRequires(driver)
     ours, theirs = _split(config_settings)
     with outside_checkout():
         setuptools_needs = build_meta.get_requires_for_build_wheel(theirs)
-    return [*setuptools_needs, *finder.cmake(), *finder.ninja(), *parts_to_install(_job(ours), os.environ)]
+    return [*setuptools_needs, *programs_to_install(), *parts_to_install(_job(ours), os.environ)]
 
 
 @errors_as_messages()
@@ -182,18 +171,9 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
     ours, theirs = _split(config_settings)
     job = _job(ours)
     facts, chosen = job.facts, job.settings
-    tools = toolchain_for(job, os.environ)
-    for candidate in tools.cuda.candidates:
-        _say(f"nvcc: {candidate.origin}: {candidate.place}: {candidate.outcome}")
-    for passed_over in tools.cxx.passed_over:
-        _say(f"c++: {passed_over}")
-    _say(f"c++: {tools.cxx.path}: {tools.cxx.kind} {tools.cxx.version}")
-    if tools.cross:
-        _say(f"platform: {tools.platform}, on {platform_name()} ({chosen.origin('platform')})")
-    _say(f"CUDA kernels: {'yes' if tools.cuda.nvcc else 'no'}, because {tools.cuda.reason}")
-    require_cuda(facts, tools)
-    bound = _bound_torch(facts, chosen, tools.torch)
-    for line in other_torch.note(facts, tools.torch, Path(sysconfig.get_path("purelib"))):
+    torch = find_torch()
+    bound = _bound_torch(facts, chosen, torch)
+    for line in other_torch.note(facts, torch, Path(sysconfig.get_path("purelib"))):
         _say(line)
     with tempfile.TemporaryDirectory() as temporary, outside_checkout(bound.version_tag):
         with variable_set("SOURCE_DATE_EPOCH", str(chosen.source_date_epoch)):  # setuptools uses it too
@@ -202,9 +182,10 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
         module_files.refuse_clashes(facts.extensions, facts.import_name, wheel.members_of(pure))
         content = {**job.content, "version": _version(pure)}
         request = CompileRequest(content, job.sources, chosen, None, scratch=Path(temporary) / "artifact")
-        artifact = _ask(request)
-        tag = tags.platform_tag(artifact.files, chosen, brought_by_torch(tools.torch))
-        components = components_of(artifact.manifest, tools)
+        answer = compiler_process.ask(request, _say, {})
+        artifact = _artifact_of(answer, facts.import_name)
+        tag = tags.platform_tag(artifact.files, chosen, answer.packing["torch_libraries"])
+        components = components_of(artifact.manifest, answer.packing["components"])
         for line in (abi_audit.audit(artifact), *tags.tag_lines(tag), *without_text(components)):
             _say(line)
         contents = wheel.Contents(
@@ -234,10 +215,9 @@ def _job(ours: Mapping[str, Any]) -> CompileJob:
     return CompileJob(content, sources, chosen)
 
 
-def _ask(request: CompileRequest) -> Artifact:
-    """The Artifact that the compiler makes, with the decisions of this build, whenever its libraries were compiled."""
-    answer = compiler_process.ask(request, _say, {})
-    manifest = manifests.read(answer.folder, request.content["package"])
+def _artifact_of(answer: CompileAnswer, package: str) -> Artifact:
+    """The Artifact that the compiler made, with the decisions of this build, whenever its libraries were compiled."""
+    manifest = manifests.read(answer.folder, package)
     assert manifest is not None
     built_with = {**manifest.built_with, **answer.decisions}
     return Artifact(answer.folder, manifest._replace(built_with=built_with))

@@ -27,7 +27,7 @@ TO_BUILD = (
 # For the command adopt, which runs a setup.py and writes TOML:
 TO_ADOPT = (("torch", "torch"), ("setuptools", "setuptools"), ("tomlkit", "tomlkit"))
 # Of those, the releases that work; the distribution requires the same (backend/pyproject.toml).
-RELEASES = {"scikit-build-core": "<1.2", "packaging": ">=24.2"}
+RELEASES = {"scikit-build-core": "<2", "packaging": ">=24.2"}
 # setuptools 77 imports this from an installed packaging, and that only from this release on has it.
 PART_OF_PACKAGING = "packaging.licenses"
 

@@ -202,16 +202,6 @@ def test_a_module_of_ours_that_is_missing_is_no_requirement() -> None:
 # The C++ compiler
 
 
-def test_no_compiler_on_path_is_said(builder: Builder, tmp_path: Path) -> None:
-    builder.env["PATH"] = str(tmp_path)
-
-    said = builder.refusal()
-
-    assert said.startswith("BuildError: no C++ compiler\n")
-    assert "c++, g++, clang++: not on PATH" in said
-    assert "apt-get install g++" in said
-
-
 @pytest.mark.parametrize(("program", "found"), [("c++-99", "not on PATH"), ("true", "neither gcc nor clang")])
 def test_a_cxx_that_is_no_compiler_is_said_and_no_other_is_taken(builder: Builder, program: str, found: str) -> None:
     """`true --version` names the Free Software Foundation, as gcc does."""
@@ -272,31 +262,8 @@ def test_a_compiler_that_has_libstdcxx_as_an_archive_alone_shares_none_of_it(bui
 # nvcc
 
 
-def test_an_isolated_build_without_a_network_says_which_requirement_is_missing(builder: Builder) -> None:
-    done = run(
-        [sys.executable, "-m", "pip", "wheel", "--no-deps", "-w", builder.folder / "out", builder.checkout],
-        cwd=builder.folder,
-        env={
-            **builder.env,
-            "PIP_CONFIG_FILE": os.devnull,
-            "PIP_INDEX_URL": "http://127.0.0.1:9/simple",
-            "PIP_EXTRA_INDEX_URL": None,
-            "PIP_FIND_LINKS": None,
-            "PIP_RETRIES": "0",
-        },
-        check=False,
-    )
-
-    assert done.returncode == 1
-    assert "127.0.0.1" in done.stderr
-    assert "No matching distribution found for" in done.stderr
-    builder.assert_unharmed()
-
-
 @needs_cuda_torch
-def test_an_nvcc_that_crashes_on_one_architecture_is_said_with_file_architecture_and_log(
-    builder: Builder, tmp_path: Path
-) -> None:
+def test_an_nvcc_that_crashes_on_one_architecture_is_said_with_file_and_log(builder: Builder, tmp_path: Path) -> None:
     nvcc = decide_cuda(settings_with(), TORCH, os.environ).nvcc
     assert nvcc is not None
     toolkit = tmp_path / "toolkit"
@@ -312,8 +279,6 @@ def test_an_nvcc_that_crashes_on_one_architecture_is_said_with_file_architecture
 
     assert "tiny 1.2.3 did not compile" in said
     assert re.search(r"found: +twice\.cu\n", said)
-    assert "before it had made code for 9.0, 12.0" in said
-    assert "without 9.0" in said
     (log,) = re.findall(r"read the whole log: (\S+)", said)
     assert "compute_90" in Path(log).read_text()
 
@@ -410,16 +375,8 @@ def test_a_disk_that_is_full_while_compiling_is_said(builder: Builder, filler: s
 def test_a_disk_that_is_too_full_for_the_wheel_is_said_and_no_half_a_wheel_is_left(builder: Builder) -> None:
     out = builder.folder / "out"
     out.mkdir()
-    command = [
-        sys.executable,
-        "-m",
-        "build",
-        "--wheel",
-        "--no-isolation",
-        "--skip-dependency-check",
-        "--outdir",
-        str(out),
-    ]
+    options = ["--wheel", "--no-isolation", "--skip-dependency-check", "--outdir", str(out)]
+    command = [sys.executable, "-m", "build", *options]
     script = f'"$@" || {{ status=$?; echo left:; ls -A "{out}"; exit $status; }}'
     prefix = (*with_small_disk(out, "40k"), "sh", "-c", script, "sh")
 

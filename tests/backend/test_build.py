@@ -20,7 +20,6 @@ from zipfile import ZipFile
 
 import pytest
 from builds import (
-    NATIVE,
     TORCH,
     Wheel,
     build,
@@ -38,7 +37,7 @@ from kernelwheel.cli.manifest_text import manifest_text
 from kernelwheel.compiler.cmake_driver import CMAKE_VERSION, NINJA_VERSION
 from kernelwheel.compiler.toolchain.cuda import decide_cuda
 from kernelwheel.runtime import manifest as manifests
-from standins import NOWHERE, make_torch, settings_with
+from standins import NOWHERE, make_program, make_torch, settings_with
 
 pytestmark = pytest.mark.once
 
@@ -65,7 +64,7 @@ def test_the_manifest_is_complete(wheel: Wheel) -> None:
         "schema", "digest", "package", "version", "fingerprint", "sources", "plan", "digests", "built_with",
         "requires", "libraries",
     }  # fmt: skip
-    assert (manifest["schema"], manifest["package"], manifest["version"]) == (6, "tiny", "1.2.3")
+    assert (manifest["schema"], manifest["package"], manifest["version"]) == (7, "tiny", "1.2.3")
     assert re.fullmatch(r"[0-9a-f]{64}", manifest["fingerprint"])
     assert re.fullmatch(r"[0-9a-f]{64}", manifest["sources"])
     assert manifest["built_with"]["torch"] == TORCH.version
@@ -88,15 +87,9 @@ def test_the_manifest_has_the_settings_and_where_each_was_said(cpu_wheel: Wheel)
         "link-flags": {"value": [], "origin": "default"},
         "glibc": {"value": "2.28", "origin": "default"},
     }
-
-
-def test_inspect_shows_what_was_set_and_where(cpu_wheel: Wheel, wheel: Wheel) -> None:
-    set_one, default = (manifests.read(w.native) for w in (cpu_wheel, wheel))
-
-    assert set_one is not None
-    assert default is not None
-    assert re.search(r"\n  settings +cuda = off \(environment variable TINY_CUDA\)\n", manifest_text(set_one))
-    assert re.search(r"\n  settings +none set\n", manifest_text(default))
+    manifest = manifests.read(cpu_wheel.native)
+    assert manifest is not None
+    assert re.search(r"\n  settings +cuda = off \(environment variable TINY_CUDA\)\n", manifest_text(manifest))
 
 
 @needs_cuda_torch
@@ -125,6 +118,7 @@ def test_the_wheel_has_the_libraries_that_its_torch_can_run(wheel: Wheel) -> Non
 
 def test_the_sources_are_in_the_wheel_as_the_manifest_says(wheel: Wheel, checkout: Checkout) -> None:
     packed = {path: data for path, data in contents(wheel.native / "src").items() if data is not None}
+    assert {path.name for path in wheel.native.iterdir()} == {"manifest.json", "src", *wheel.libraries}
 
     assert packed == {path: data for path, data in contents(checkout() / "native").items() if data is not None}
     assert wheel.manifest["plan"]["content"]["sources"] == {
@@ -170,12 +164,8 @@ def marks_in(wheel: Wheel, members: list[str], build_root: Path) -> list[tuple[s
     return found
 
 
-def test_nothing_of_the_builder_is_in_the_manifest(wheel: Wheel, build_root: Path) -> None:
-    assert marks_in(wheel, ["manifest.json"], build_root) == []
-
-
-def test_nothing_of_the_builder_is_in_the_libraries(wheel: Wheel, build_root: Path) -> None:
-    assert marks_in(wheel, list(wheel.libraries), build_root) == []
+def test_nothing_of_the_builder_is_in_the_manifest_or_the_libraries(wheel: Wheel, build_root: Path) -> None:
+    assert marks_in(wheel, ["manifest.json", *wheel.libraries], build_root) == []
 
 
 def elf(data: bytes) -> ELFFile:
@@ -207,31 +197,14 @@ def test_the_cuda_runtime_inside_operators_meets_no_other(wheel: Wheel) -> None:
     assert [name for name in seen if re.match(r"_*cu(da)?[A-Z]", name)] == []
 
 
-def test_each_library_names_the_torch_library_that_it_needs(wheel: Wheel) -> None:
+def test_each_library_names_the_torch_library_that_it_needs_and_nothing_of_python_or_the_builder(wheel: Wheel) -> None:
     for name, data in wheel.libraries.items():
-        assert "libtorch_cpu.so" in dynamic_tags(data, "DT_NEEDED"), name
-        assert ("libtorch_cuda.so" in dynamic_tags(data, "DT_NEEDED")) == ("cuda" in name), name
-
-
-def test_no_library_needs_python_c10_or_a_shared_cuda_runtime(wheel: Wheel) -> None:
-    for name, data in wheel.libraries.items():
-        unwanted = {
-            lib
-            for lib in dynamic_tags(data, "DT_NEEDED")
-            if re.match(r"lib(python|c10|cudart|torch_python|torch\.so)", lib)
-        }
-        assert unwanted == set(), name
-
-
-def test_no_library_uses_a_symbol_of_python(wheel: Wheel) -> None:
-    for name, data in wheel.libraries.items():
-        undefined = symbols(data, defined=False)
+        needed, undefined = dynamic_tags(data, "DT_NEEDED"), symbols(data, defined=False)
+        assert "libtorch_cpu.so" in needed, name
+        assert ("libtorch_cuda.so" in needed) == ("cuda" in name), name
+        assert [lib for lib in needed if re.match(r"lib(python|c10|cudart|torch_python|torch\.so)", lib)] == [], name
         assert any("torch" in symbol for symbol in undefined), name
         assert [symbol for symbol in undefined if re.match(r"_?Py", symbol)] == [], name
-
-
-def test_no_library_looks_for_others_in_a_folder_of_the_builder(wheel: Wheel) -> None:
-    for name, data in wheel.libraries.items():
         assert dynamic_tags(data, "DT_RPATH", "DT_RUNPATH") == set(), name
 
 
@@ -268,19 +241,14 @@ def test_the_default_device_code_is_one_architecture_per_generation_and_the_newe
 
 
 @needs_cuda_torch
-def test_torch_cuda_arch_list_is_what_is_compiled(two_archs_wheel: Wheel) -> None:
+def test_torch_cuda_arch_list_is_what_is_compiled_and_all_of_it_compressed(two_archs_wheel: Wheel) -> None:
+    """By default nvcc compresses PTX alone."""
     (library,) = (lib for lib in two_archs_wheel.manifest["libraries"] if lib["device"] == "cuda")
+    listing = device_code(two_archs_wheel.native / "libtiny_cuda.so")
 
     assert (library["sass"], library["ptx"]) == (["8.0", "9.0"], ["9.0"])
     assert listed(two_archs_wheel, "--list-elf", r"\.sm_(\w+)\.cubin") == {"80", "90"}
     assert listed(two_archs_wheel, "--list-ptx", r"\.sm_(\w+)\.ptx") == {"90"}
-
-
-@needs_cuda_torch
-def test_all_device_code_is_compressed(two_archs_wheel: Wheel) -> None:
-    """By default nvcc compresses PTX alone."""
-    listing = device_code(two_archs_wheel.native / "libtiny_cuda.so")
-
     images = re.findall(r"^Fatbin (elf|ptx) code:\n=+\n((?:.+\n)+)", listing, re.MULTILINE)
     assert {kind for kind, _ in images} == {"elf", "ptx"}
     assert [said for _, said in images if "\ncompressed\n" not in said] == []
@@ -303,15 +271,13 @@ def test_off_gives_a_wheel_without_cuda_kernels_that_says_why(cpu_wheel: Wheel) 
 
 
 @needs_cpu_torch
-def test_a_cpu_torch_gives_a_wheel_without_cuda_kernels_that_says_why(wheel: Wheel) -> None:
-    assert "torch.version.cuda is None" in wheel.manifest["built_with"]["cuda"]["because"]
-    assert "CUDA kernels: no" in wheel.output
-
-
-@needs_cpu_torch
-def test_cuda_on_beside_a_cpu_torch_is_an_error(checkout: Checkout, out: Path) -> None:
+def test_a_cpu_torch_gives_a_wheel_without_cuda_kernels_that_says_why_or_an_error_where_they_are_required(
+    wheel: Wheel, checkout: Checkout, out: Path
+) -> None:
     said = refused_build(checkout(), out, env={"TINY_CUDA": "on"})
 
+    assert "torch.version.cuda is None" in wheel.manifest["built_with"]["cuda"]["because"]
+    assert "CUDA kernels: no" in wheel.output
     assert "TINY_CUDA" in said
     assert f"torch {TORCH.version}" in said
 
@@ -384,17 +350,14 @@ def without_toolkits() -> tuple[str, ...]:
 
 
 @needs_cuda_torch
-def test_a_machine_without_any_nvcc_is_an_error(checkout: Checkout, out: Path) -> None:
-    said = refused_build(checkout(), out, env={"PATH": "/usr/bin:/bin"}, prefix=without_toolkits())
+def test_a_machine_without_any_nvcc_is_an_error_unless_cpu_kernels_are_asked_for(checkout: Checkout, out: Path) -> None:
+    env, prefix = {"PATH": "/usr/bin:/bin"}, without_toolkits()
+
+    said = refused_build(checkout(), out / "refused", env=env, prefix=prefix)
+    built = build(checkout(), out / "built", env={**env, "TINY_CUDA": "off"}, prefix=prefix)
 
     assert_names_every_place_and_three_ways_out(said)
     assert "not found" in said
-
-
-@needs_cuda_torch
-def test_a_machine_without_any_nvcc_builds_cpu_kernels_where_that_is_asked_for(checkout: Checkout, out: Path) -> None:
-    built = build(checkout(), out, env={"PATH": "/usr/bin:/bin", "TINY_CUDA": "off"}, prefix=without_toolkits())
-
     assert list(built.libraries) == ["libtiny_cpu.so"]
 
 
@@ -423,11 +386,17 @@ def test_device_code_that_is_not_the_plan_s_is_refused(checkout: Checkout, out: 
     assert "8.9" in said
 
 
-def test_a_cmakelists_that_makes_no_library_is_refused(checkout: Checkout, out: Path) -> None:
-    folder = checkout()
+def test_a_cmakelists_that_makes_no_library_is_refused_by_a_build_that_looked_for_compilers_once(
+    checkout: Checkout, out: Path, tmp_path: Path
+) -> None:
+    folder, calls = checkout(), tmp_path / "calls"
     (folder / "native/CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.24)\nproject(tiny LANGUAGES CXX)\n")
+    cxx = make_program(tmp_path / "c++", f'echo "$1" >> {calls}; exec c++ "$@"')
 
-    assert "did not produce what the Plan specifies" in refused_build(folder, out, env={"TINY_CUDA": "off"})
+    said = refused_build(folder, out, env={"TINY_CUDA": "off", "CXX": str(cxx)})
+
+    assert "did not produce what the Plan specifies" in said
+    assert calls.read_text().split().count("-dumpmachine") == 1
 
 
 def test_folders_that_no_compiler_can_handle_are_refused_with_a_way_out(checkout: Checkout, out: Path) -> None:
@@ -604,14 +573,6 @@ def test_a_symbol_that_is_nowhere_is_an_error_of_the_build(checkout: Checkout, o
     said = refused_build(folder, out, env={"TINY_CUDA": "off"})
 
     assert "nowhere()" in said.rpartition("did not compile")[2]
-
-
-def test_members_of_the_native_folder_are_the_artifact_and_its_sources(wheel: Wheel) -> None:
-    with ZipFile(wheel.file) as archive:
-        members = {name.removeprefix(f"{NATIVE}/") for name in archive.namelist() if name.startswith(NATIVE)}
-
-    sources = {f"src/{name}" for name in wheel.manifest["plan"]["content"]["sources"]}
-    assert members == {"manifest.json", *wheel.libraries, *sources}
 
 
 @needs_cuda_torch

@@ -36,7 +36,8 @@ def metadata_of(wheel: Path) -> Message:
 
 def test_its_wheel_is_pure_and_holds_every_module_and_the_recipe(distribution: Path) -> None:
     source = Path(kernelwheel.__path__[0])
-    wanted = {path.relative_to(source.parent).as_posix() for kind in ("*.py", "*.cmake") for path in source.rglob(kind)}
+    kinds = ("*.py", "*.cmake", "*.h", "*.cpp")
+    wanted = {path.relative_to(source.parent).as_posix() for kind in kinds for path in source.rglob(kind)}
 
     with ZipFile(distribution) as archive:
         held = {name for name in archive.namelist() if ".dist-info/" not in name}

@@ -242,7 +242,7 @@ sys.meta_path.insert(0, Nowhere())
 
     assert said.startswith("errors.BuildError")
     assert f"{package} missing" in said
-    assert "pip install 'scikit-build-core<1.2' pyelftools 'packaging>=24.2' cmake ninja" in said
+    assert "pip install 'scikit-build-core<2' pyelftools 'packaging>=24.2' cmake ninja" in said
 
 
 def test_a_compiler_that_fails_is_quoted_its_log_is_kept_and_the_next_call_may_succeed(small: Editable) -> None:

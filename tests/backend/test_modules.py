@@ -418,20 +418,6 @@ def test_a_library_that_turns_out_to_be_a_module_is_refused(checkout: Checkout, 
     assert 'set abi = "torch"' in said
 
 
-def test_a_package_that_says_it_has_modules_and_has_none_is_refused(checkout: Checkout, out: Path) -> None:
-    sources = {
-        "CMakeLists.txt": LISTS + "kernelwheel_add_op_library(tiny_cpu SOURCES one.cpp)\n",
-        "one.cpp": "int one;\n",
-    }
-    folder = rewrite(checkout(), sources)
-    bind(folder)
-
-    said = refused_build(folder, out, env={"TINY_CUDA": "off"})
-
-    assert "libtiny_cpu.so: an operator library" in said
-    assert 'remove abi = "torch"' in said
-
-
 def test_an_abi_that_is_neither_is_refused(checkout: Checkout, out: Path) -> None:
     folder = checkout()
     bind(folder)

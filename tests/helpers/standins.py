@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from kernelwheel.compiler import worker
 from kernelwheel.compiler.create_plan import create_plan
-from kernelwheel.compiler.cross.target_platform import CrossTarget, cross_platform
+from kernelwheel.compiler.cross.target_platform import cross_platform
 from kernelwheel.compiler.parent_watch import Caller
 from kernelwheel.compiler.plan import Plan
 from kernelwheel.compiler.toolchain.cuda import decide_cuda
@@ -212,40 +212,15 @@ def make_cxx(path: Path, version: str = "12.2.0", target: str = "x86_64-linux-gn
         make_program(path.parent / "parts" / name, f"echo {name}")
     return make_program(
         path,
-        f"""target={target}
-case "$1" in {"--target=*) target=${1#*=}; shift;;" if kind == "clang" else "--target=*) exit 1;;"} esac
-case "$1" in
+        f"""case "$1" in
   --version) echo '{words}'; {"echo 'Free Software Foundation'" if kind == "gcc" else ":"};;
   -dumpfullversion) echo {version};;
-  -dumpmachine) echo $target;;
-  -print-targets) printf '  Registered Targets:\\n    aarch64 - AArch64\\n    x86-64 - 64-bit X86\\n';;
+  -dumpmachine) echo {target};;
   -print-*) echo "${{0%/*}}/parts/${{1#*=}}";;
   -v) echo ' /no/such/folder/cc1plus -E'; echo ' '"${{0%/*}}/c++ headers"; echo 'End of search list.';;
   *) exit 1;;
 esac""",
     )
-
-
-def make_target_python(
-    root: Path, version: str = "3.12", flags: str = "", machine: str = "aarch64-unknown-linux-gnu", debian: bool = False
-) -> Path:
-    """A Python of another platform, as far as files tell; returns the file in which it says what it is."""
-    own = "// of the machine\n"
-    name, multiarch = f"python{version}{flags}", "-".join((machine.split("-")[0], *machine.split("-")[-2:]))
-    values = {
-        "ABIFLAGS": flags, "HOST_GNU_TYPE": machine, "MULTIARCH": multiarch, "VERSION": version,
-        "SOABI": f"cpython-{version.replace('.', '')}{flags}-{multiarch}",
-    }  # fmt: skip
-    texts = {
-        f"include/{name}/Python.h": '#include "pyconfig.h"\n',
-        f"include/{name}/pyconfig.h": f"#include <{multiarch}/{name}/pyconfig.h>\n" if debian else own,
-        f"lib/python{version}/_sysconfigdata_{flags}_{multiarch}.py": f"# made by make\nbuild_time_vars = {values}\n",
-        **({f"include/{multiarch}/{name}/pyconfig.h": own} if debian else {}),
-    }
-    for file, text in texts.items():
-        (root / file).parent.mkdir(parents=True, exist_ok=True)
-        (root / file).write_text(text, encoding="utf-8")
-    return root / f"lib/python{version}/_sysconfigdata_{flags}_{multiarch}.py"
 
 
 def settings_with(environ: Mapping[str, str] | None = None, **options: str) -> Settings:
@@ -283,9 +258,8 @@ class Machine:
         torch = read_torch(self.torch)
         environ = {"PATH": str(self.folder / "bin")}
         cuda = decide_cuda(chosen, torch, environ)
-        platform = cross_platform(chosen)
-        cross = CrossTarget(platform) if platform else None
-        return Toolchain(torch, find_cxx(chosen, environ), cuda, None, Launchers(), chosen, cross)
+        cxx = find_cxx(chosen, environ)
+        return Toolchain(torch, cxx, cuda, None, Launchers(), chosen, cross_platform(chosen))
 
     def draw(self, *, version: str = "1.2.3", torch_target: str = "2.10", abi: Abi = "stable", **options: str) -> Plan:
         """The Plan that this machine draws for the package tiny."""
@@ -300,7 +274,7 @@ class Machine:
 def plan_of(facts: PackageFacts, version: str, root: Path, chosen: Settings, tools: Toolchain) -> Plan:
     """The Plan for a package with sources in `root`, with these settings."""
     content = facts.content(version, source_digests(root, facts.files), chosen.content(cuda=True))
-    return create_plan(content, root, chosen, tools)
+    return create_plan(content, root, replace(tools, settings=chosen))
 
 
 def sources_of(facts: PackageFacts, root: Path) -> Sources:

@@ -39,12 +39,6 @@ set(CMAKE_SKIP_RPATH ON)
 # Nor do its dates matter, which are new in each isolated environment: newer linkers would tell Ninja of the file.
 set(CMAKE_LINK_DEPENDS_USE_LINKER OFF)
 
-# Commands of our own call the compiler as CMake does: a clang for another platform is told which.
-set(KERNELWHEEL_COMPILER "${CMAKE_CXX_COMPILER}")
-if(CMAKE_CXX_COMPILER_TARGET)
-  list(APPEND KERNELWHEEL_COMPILER "--target=${CMAKE_CXX_COMPILER_TARGET}")
-endif()
-
 if(KERNELWHEEL_CUDA)
   # The architectures are in KERNELWHEEL_GENCODE: CMake's own list supports fewer spellings than nvcc.
   set(CMAKE_CUDA_ARCHITECTURES OFF)
@@ -95,7 +89,7 @@ endif()
 # linked in. They come last on the linker's command line, where it knows which symbols are still missing, and before the
 # libraries that the compiler adds by itself.
 if(KERNELWHEEL_OLDER)
-  set(compile COMMAND ${KERNELWHEEL_COMPILER} -O2 -fPIC -std=c++17)
+  set(compile COMMAND "${CMAKE_CXX_COMPILER}" -O2 -fPIC -std=c++17)
   set(commands)
   set(objects)
   file(GLOB sources "${KERNELWHEEL_OLDER}/linked-in/*.cpp")
@@ -136,7 +130,7 @@ if(KERNELWHEEL_CUDA)
 endif()
 
 # In a build for another platform, torch's libraries here cannot be linked to. Stubs with their names and functions can
-# (compiler/cross/torch_stubs.py).
+# (compiler/cross/cmake_files.py).
 set(KERNELWHEEL_TORCH_LINKED "${KERNELWHEEL_TORCH}/lib")
 if(KERNELWHEEL_TORCH_STUBS)
   set(KERNELWHEEL_TORCH_LINKED "${CMAKE_BINARY_DIR}/torch")
@@ -147,7 +141,7 @@ if(KERNELWHEEL_TORCH_STUBS)
     cmake_path(GET source STEM LAST_ONLY library)
     list(APPEND made "${KERNELWHEEL_TORCH_LINKED}/${library}")
     add_custom_command(OUTPUT "${KERNELWHEEL_TORCH_LINKED}/${library}" DEPENDS "${source}" VERBATIM
-      COMMAND ${KERNELWHEEL_COMPILER} -shared -nostdlib -fPIC "-Wl,-soname,${library}" -o "torch/${library}" "${source}"
+      COMMAND "${CMAKE_CXX_COMPILER}" -shared -nostdlib -fPIC "-Wl,-soname,${library}" -o "torch/${library}" "${source}"
       COMMENT "the interface of ${library}")
   endforeach()
   add_custom_target(kernelwheel_torch_stubs DEPENDS ${made})
@@ -332,18 +326,11 @@ function(kernelwheel_add_pybind11_module target)
   _kernelwheel_add_library(kernelwheel_add_pybind11_module ${target} ${ARGN})
   _kernelwheel_compile_like_cpp_extension(${target} ${ARGN})
   target_compile_definitions(${target} PRIVATE TORCH_API_INCLUDE_EXTENSION_H)  # torch/torch.h then includes Python.h
-  if(CMAKE_CROSSCOMPILING)  # they may lie beside the headers of a libc, which are not the compiler's
-    foreach(folder IN LISTS KERNELWHEEL_PYTHON_HEADERS)
-      target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:C,CXX>:-idirafter${folder}>"
-        "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-idirafter${folder}>")
-    endforeach()
-  else()
-    target_include_directories(${target} SYSTEM PRIVATE ${KERNELWHEEL_PYTHON_HEADERS})
-  endif()
+  target_include_directories(${target} SYSTEM PRIVATE ${KERNELWHEEL_PYTHON_HEADERS})
   target_link_libraries(${target} PRIVATE torch_python)
 endfunction()
 
-# What the lists that are made for an extension's table say besides; see compiler/extension_lists.py.
+# What the lists that are made for an extension's table say besides; see compiler/cmake_inputs.py.
 
 function(kernelwheel_name_module target name)
   set_property(TARGET ${target} PROPERTY KERNELWHEEL_MODULE ${name})
@@ -361,13 +348,13 @@ function(kernelwheel_link_libraries target)
   foreach(library IN LISTS ARGN)
     if(NOT CMAKE_CROSSCOMPILING)
       execute_process(
-        COMMAND ${KERNELWHEEL_COMPILER} -shared -nostdlib ${folders} "-l${library}" -o library-probe
+        COMMAND "${CMAKE_CXX_COMPILER}" -shared -nostdlib ${folders} "-l${library}" -o library-probe
         WORKING_DIRECTORY "${CMAKE_BINARY_DIR}" RESULT_VARIABLE failed OUTPUT_QUIET ERROR_VARIABLE said)
       if(failed AND library STREQUAL "cuda")
         # The driver's library is on machines with a GPU, and a stub for the linker in whole toolkits. pip's have none.
         file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/driver")
         execute_process(
-          COMMAND ${KERNELWHEEL_COMPILER} -shared -nostdlib -Wl,-soname,libcuda.so.1 -o driver/libcuda.so
+          COMMAND "${CMAKE_CXX_COMPILER}" -shared -nostdlib -Wl,-soname,libcuda.so.1 -o driver/libcuda.so
           -x c "/dev/null" WORKING_DIRECTORY "${CMAKE_BINARY_DIR}" RESULT_VARIABLE failed OUTPUT_QUIET ERROR_VARIABLE said)
         target_link_directories(${target} PRIVATE "${CMAKE_BINARY_DIR}/driver")
         target_link_options(${target} PRIVATE "LINKER:--no-as-needed")  # the stub has no symbols

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import nullcontext
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..runtime import manifest as manifests
 from ..runtime.artifact import Artifact
 from ..runtime.content import Content, without_cuda
-from ..runtime.errors import BuildError, IncompatibleArtifactError, KernelWheelError, StoreError
-from ..runtime.inventory import take_inventory
+from ..runtime.errors import IncompatibleArtifactError, KernelWheelError, StoreError
 from ..runtime.maintenance import BUILDS_ARE_KEPT, clean_builds
 from ..runtime.manifest import Manifest
 from ..runtime.places import stores, trust_of
@@ -25,14 +22,13 @@ from ..runtime.store_lock import making, sign
 from ..store.publishing import intact_entry, publish
 from .compile import compile_plan, decisions
 from .compile_job import CompileJob
+from .component_facts import component_facts
 from .create_plan import create_plan
-from .jobs import known_peak
+from .find_toolchain import describe_toolchain, toolchain_for
 from .parent_watch import Caller
 from .plan import Plan
-from .toolchain.cuda import parts_for_clang
-from .toolchain.nvcc import NvccLimits
-from .toolchain.toolchain import Toolchain, find_toolchain
-from .toolchain.torch_files import find_torch
+from .toolchain.toolchain import Toolchain
+from .toolchain.torch_files import torch_libraries
 from .work_folder import LOG, work_path
 
 
@@ -51,16 +47,23 @@ def build_or_reuse(job: CompileJob, caller: Caller, say: Say) -> CompileAnswer:
         BuildError: it does not compile.
         StoreError: it cannot be stored, and the job names no folder for it instead.
     """
-    planned = create_plan_for(job, caller.environ)
+    tools = toolchain_for(job, caller.environ)
+    packing: dict[str, Any] = {}
+    if job.for_wheel:
+        for line in describe_toolchain(tools):
+            say(line)
+        packing = {"components": component_facts(tools), "torch_libraries": torch_libraries(tools.torch)}
+    planned = create_plan_for(job, tools)
     plan, settings, scratch = planned.plan, job.settings, job.scratch
-    answer = CompileAnswer(Path(), False, decisions(plan, planned.tools))
+    answer = CompileAnswer(Path(), False, decisions(plan, tools), packing)
     try:
         for store in stores(settings, plan.package, plan.version) if job.lock is None else ():
             if entry := _look(store, plan.fingerprint, say):
                 say(f"nothing to compile: reusing {entry.folder}")
                 return answer._replace(folder=entry.folder)
         *_, store = stores(settings, plan.package, plan.version)
-        with _making(store, job.lock, say):
+        # The process that asks may hold the right to make entries itself.
+        with making(store, lambda maker: say(f"waiting for {maker}")) if job.lock is None else nullcontext():
             entry, compiled = _compile_once(job, planned, store, caller, say)
             return answer._replace(folder=entry.folder, compiled=compiled)
     except StoreError as error:
@@ -72,46 +75,16 @@ def build_or_reuse(job: CompileJob, caller: Caller, say: Say) -> CompileAnswer:
     return answer._replace(folder=scratch, compiled=True)
 
 
-def create_plan_for(job: CompileJob, environ: Mapping[str, str]) -> Planned:
-    """The Plan for a job, with the Toolchain that is found for it.
+def create_plan_for(job: CompileJob, tools: Toolchain) -> Planned:
+    """The Plan for a job.
 
     Raises:
         BuildError: this machine cannot compile it; the message says what is missing and how to install it.
     """
-    tools = toolchain_for(job, environ)
     wheel = _wheel_of(job) if tools.cuda.nvcc else None
     taken = takes(wheel.manifest, job.content) if wheel else {}
-    plan = create_plan(job.content, job.sources, job.settings, tools, taken)
+    plan = create_plan(job.content, job.sources, tools, taken)
     return Planned(plan, tools, wheel if taken else None)
-
-
-def toolchain_for(job: CompileJob, environ: Mapping[str, str]) -> Toolchain:
-    """What a job is compiled with; raises as `find_toolchain`."""
-    facts, settings = job.facts, job.settings
-    tools = find_toolchain(settings, environ, limits=nvcc_limits(job))
-    if facts.binds_torch and tools.cross:
-        from .cross.target_platform import on_its_torch
-
-        tools = on_its_torch(tools, python=facts.binds_python)
-    return tools
-
-
-def nvcc_limits(job: CompileJob) -> NvccLimits:
-    """Which nvcc will do: for kernels that must run here, one that serves the driver; for others, `drivers` says."""
-    oldest = tuple(map(int, job.settings.drivers.split("."))) if job.settings.drivers else None
-    return NvccLimits(not job.facts.binds_cuda, job.driver, oldest)
-
-
-def parts_to_install(job: CompileJob, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """What pip must install besides the build requirements: the parts of CUDA 12 for clang, where nothing else will do.
-
-    Without torch there are none; the build itself says that it is missing.
-    """
-    try:
-        torch = find_torch()
-    except BuildError:
-        return ()
-    return parts_for_clang(job.settings, torch, environ, sys.path, nvcc_limits(job))
 
 
 def takes(wheel: Manifest, wanted: Content) -> dict[str, str]:
@@ -136,34 +109,20 @@ def _wheel_of(job: CompileJob) -> Artifact | None:
     return Artifact(job.wheel, manifest) if job.wheel and manifest else None
 
 
-@contextmanager
-def _making(store: Store, lock: int | None, say: Say) -> Iterator[None]:
-    """Hold the right to make entries, unless the process that asks does."""
-    if lock is not None:
-        yield
-        return
-    with making(store, lambda maker: say(f"waiting for {maker}")):
-        yield
-
-
 def _compile_once(job: CompileJob, planned: Planned, store: Store, caller: Caller, say: Say) -> tuple[Artifact, bool]:
     """The Store's entry for a Plan, and whether it was compiled just now. Call it inside `making`."""
-    plan, jobs = planned.plan, job.settings.jobs
-    built = [each.artifact.manifest for each in take_inventory(store).entries if each.artifact]
-    peak_mb = known_peak(built, plan.cuda is not None)
-    compiled = False
+    plan = planned.plan
+    made: list[Artifact] = []
 
     def compile_into(folder: Path) -> None:
-        nonlocal compiled
-        compiled = True
-        sources = job.sources
-        compile_plan(*planned, sources, folder, jobs=jobs, caller=caller, say=say, known_peak_mb=peak_mb, store=store)
+        jobs = job.settings.jobs
+        made.append(compile_plan(*planned, job.sources, folder, jobs=jobs, caller=caller, say=say, store=store))
 
     sign(store, log=f"{work_path(store, plan)}/{LOG}")
     entry = publish(store, plan.fingerprint, compile_into)
     say(f"kernels are in {entry.folder}")
     clean_builds(store, time.time() - BUILDS_ARE_KEPT, "old")
-    return entry, compiled
+    return entry, bool(made)
 
 
 def _look(store: Store, fingerprint: str, say: Say) -> Artifact | None:

@@ -4,103 +4,126 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from ..runtime.errors import BuildError
 from ..runtime.progress import Say
-from . import build_log
 from .cmake_driver import Job, run_cmake
-from .configuration import cache_entries, configuration_rests_on, environment_for, told
+from .cmake_inputs import cache_entries, configuration_rests_on, environment_for, recipe_files
 from .headers import Headers
-from .jobs import fewer, lack_of_memory, out_of_memory, rounded_peak
+from .jobs import fewer, lack_of_memory, out_of_memory
 from .parent_watch import Caller
 from .plan import Plan
 from .resources import find_resources, oom_kills
 from .toolchain.toolchain import Toolchain
-from .work_folder import Work, mark_rest_whole
+from .work_folder import LOG, mark_rest_reusable
 
 # Bytes; with less free space than this, a failure is blamed on the full disk, whatever CMake says.
 ROOM = 1 << 20
+# How many lines of a compiler error a message quotes; the log has the rest.
+QUOTED = 8
+COMPLAINT = re.compile(r"\berror\b\W|\bKilled\b|^CMake Error\b")
 
 
-def run(work: Work, plan: Plan, toolchain: Toolchain, headers: Headers, jobs: int, caller: Caller, say: Say) -> int:
+def run(work: Path, plan: Plan, toolchain: Toolchain, headers: Headers, jobs: int, caller: Caller, say: Say) -> None:
     """Build `<work>/out`. If a compiler runs out of memory, retry with half as many at once, down to one.
-
-    Returns:
-        The peak memory of the largest compiler, in MiB, rounded up.
 
     Raises:
         BuildError: it failed; the good objects are kept for the next attempt.
     """
-    work.log.write_text("", encoding="utf-8")  # each attempt appends to it
+    (work / LOG).write_text("", encoding="utf-8")  # each attempt appends to it
     while True:
-        start = work.log.stat().st_size
+        start = (work / LOG).stat().st_size
         kills = oom_kills()
         status = _drive(work, plan, toolchain, jobs, caller, say)
-        file = work.path / "build" / "peak"
-        peak = file.read_text(encoding="ascii") if file.exists() else ""
-        peak_mb = rounded_peak(int(peak) if peak.isdecimal() else 0)  # empty if the disk was full
         if status == 0:
-            return peak_mb
-        said = work.log.read_bytes()[start:].decode("utf-8", errors="replace")
-        lack = lack_of_memory(said, oom_kills() - kills)
+            return
+        output = (work / LOG).read_bytes()[start:].decode("utf-8", errors="replace")
+        lack = lack_of_memory(output, oom_kills() - kills)
         if not lack:
-            failure = _compiler_failed(work, plan, said, status)
-            mark_rest_whole(work, plan, headers)
+            failure = _compiler_failed(work, plan, output, status)
+            mark_rest_reusable(work, plan, headers)
             raise failure
         if jobs == 1:
-            raise out_of_memory(f"{plan.package} {plan.version}", lack, peak_mb, find_resources(), work.log)
-        steps = re.findall(r"^\[\d+/(\d+)\]", said, re.MULTILINE)
+            raise out_of_memory(f"{plan.package} {plan.version}", lack, find_resources(), work / LOG)
+        steps = re.findall(r"^\[\d+/(\d+)\]", output, re.MULTILINE)
         jobs = fewer(jobs, int(steps[-1]) if steps else None)
         say(f"{lack}; retrying with fewer compilers at once: {jobs}")
 
 
-def _drive(work: Work, plan: Plan, toolchain: Toolchain, jobs: int, caller: Caller, say: Say) -> int:
+def _drive(work: Path, plan: Plan, toolchain: Toolchain, jobs: int, caller: Caller, say: Say) -> int:
     """Run CMake and Ninja, and log their output; return the exit status."""
-    for name, text in told(work.path, toolchain).items():
-        (work.path / name).write_text(text, encoding="utf-8")
+    for name, text in recipe_files(work, toolchain).items():
+        (work / name).write_text(text, encoding="utf-8")
     job = Job(
-        source=work.path / "src",
-        build=work.path / "build",
-        modules=work.path / "recipe",
+        work=work,
         environment=environment_for(work, toolchain, caller.environ),
-        cache=cache_entries(work.path, plan, toolchain),
+        cache=cache_entries(work, plan, toolchain),
         rests_on=configuration_rests_on(plan, toolchain),
         jobs=jobs,
     )
-    with work.log.open("a", encoding="utf-8") as log:
+    with (work / LOG).open("a", encoding="utf-8") as log:
 
-        def heard(line: str) -> None:
+        def on_line(line: str) -> None:
             log.write(f"{line}\n")
             log.flush()
             if line.startswith("["):
-                say(build_log.progress(line))
+                say(progress(line))
 
-        return run_cmake(job, caller, heard)
+        return run_cmake(job, caller, on_line)
 
 
-def _compiler_failed(work: Work, plan: Plan, said: str, status: int) -> BuildError:
-    failure = build_log.first_failure(said.splitlines())
-    found = [str(failure).replace(f"{work.path}/src/", "")]
+def _compiler_failed(work: Path, plan: Plan, output: str, status: int) -> BuildError:
+    failure = first_failure(output.splitlines())
     remedies = []
-    free = shutil.disk_usage(work.path).free
-    if free < ROOM or "No space left on device" in str(failure):
-        remedies.append(f"free some space in {work.path}: only {free} bytes are left")
-    elif missing := _architectures_missing(work.path, plan, failure):
-        found.append(f"nvcc exited without printing an error, before it had made code for {', '.join(missing)}")
-        remedies.append(f"check whether it compiles without {missing[0]}: set TORCH_CUDA_ARCH_LIST")
+    free = shutil.disk_usage(work).free
+    if free < ROOM or "No space left on device" in failure:
+        remedies.append(f"free some space in {work}: only {free} bytes are left")
     return BuildError(
         f"{plan.package} {plan.version} did not compile (exit status {status})",
         required="CMake and the compilers to succeed for " + plan.kernels,
-        found="\n".join(found),
-        remedies=[*remedies, f"read the whole log: {work.log}"],
+        found=failure.replace(f"{work}/src/", ""),
+        remedies=[*remedies, f"read the whole log: {work / LOG}"],
     )
 
 
-def _architectures_missing(work: Path, plan: Plan, failure: build_log.Failure) -> list[str]:
-    """The architectures a crashed nvcc had not reached: it compiles them in turn and keeps the finished cubins."""
-    if plan.cuda is None or failure.complained or not failure.output.endswith(".cu.o"):
-        return []
-    stem = Path(build_log.made_from(failure.output)).stem
-    made = {path.name for path in work.glob(f"build/keep/*/{stem}.compute_*.cubin")}
-    return [arch for arch in plan.cuda.sass if f"{stem}.compute_{arch.replace('.', '')}.cubin" not in made]
+# The output of CMake and Ninja: pure functions of text
+
+
+def progress(line: str) -> str:
+    """Shorten Ninja's `[3/9] Building CUDA object CMakeFiles/x.dir/a.cu.o` to `[3/9] CUDA a.cu`."""
+    count, _, rest = line.rstrip().partition("] ")
+    match = re.match(r"(?:Building|Linking) (\w+) (?:object|shared library|shared module) (.*)", rest)
+    return f"{count}] {match[1]} {_source_of(match[2])}" if match else line.rstrip()
+
+
+def first_failure(lines: Sequence[str]) -> str:
+    """The first failure in the log of a failed build: the file, followed by the compiler's relevant lines."""
+    failed = next((i for i, line in enumerate(lines) if line.startswith("FAILED: ")), None)
+    if failed is None:
+        # CMake or the driver failed, not Ninja. The driver's own traceback is useless to a user.
+        end = next((i for i, line in enumerate(lines) if line.startswith("Traceback ")), len(lines))
+        return "\n".join(_quote(lines[:end] or lines)) or "no output"
+    output = re.sub(r"^FAILED: (\[code=\d+\] )?", "", lines[failed]).strip()
+    after = lines[failed + 2 :]  # the line in between is the full compiler command
+    end = next((i for i, line in enumerate(after) if re.match(r"\[\d+/\d+\] |FAILED: |ninja: ", line)), len(after))
+    return "\n".join([_source_of(output), *_quote(after[:end], one_step=True)])
+
+
+def _source_of(output: str) -> str:
+    """The name a user recognises an output by: the source file of an object, or a library's file name."""
+    path = output.strip('"')
+    source = re.fullmatch(r"CMakeFiles/[^/]+\.dir/(.*)\.o", path)
+    return source[1] if source else path.rpartition("/")[2]
+
+
+def _quote(lines: Sequence[str], *, one_step: bool = False) -> list[str]:
+    """The lines around the first error; if there is none, the first lines of one step, or the last of a whole log."""
+    lines = [line for line in lines if line.strip()]
+    first = next((i for i, line in enumerate(lines) if COMPLAINT.search(line)), None)
+    if first is None:
+        return lines[:QUOTED] if one_step else lines[-QUOTED:]
+    # Include the context line before it, "In …:".
+    begin = 0 if one_step and first < QUOTED // 2 else max(first - one_step, 0)
+    return lines[begin : begin + QUOTED]

@@ -7,10 +7,8 @@ lack of memory, it ends the compilers, and nobody else starts in the folder befo
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import resource
 import select
 import shutil
 import signal
@@ -35,31 +33,24 @@ class Job:
     """What CMake is run for.
 
     Attributes:
-        source: the folder with CMakeLists.txt.
-        build: CMake's own folder, which may have the objects of an earlier run.
-        modules: the folder with KernelWheel.cmake.
+        work: the folder with `src`, `recipe` (KernelWheel.cmake) and `build`, which may have objects of an earlier run.
         environment: what CMake and the compilers see.
         cache: CMake's cache entries.
         rests_on: what else CMake reads only once; if it changes, CMake configures from scratch.
         jobs: how many compilers run at once.
     """
 
-    source: Path
-    build: Path
-    modules: Path
+    work: Path
     environment: Mapping[str, str]
     cache: Mapping[str, Any]
     rests_on: tuple[str, ...]
     jobs: int
 
 
-def run_cmake(job: Job, caller: Caller, heard: Callable[[str], None]) -> int:
-    """Configure and build; return the exit status, as a shell gives it.
+def run_cmake(job: Job, caller: Caller, on_line: Callable[[str], None]) -> int:
+    """Configure and build; return the exit status, as a shell gives it. `on_line` receives each line of output.
 
-    Args:
-        job: what to do.
-        caller: once it is gone, this process ends, and all that it has started.
-        heard: receives each line of output.
+    Once the caller is gone, this process ends, and all that it has started.
     """
     reading, writing = os.pipe()
     parent = os.getpid()
@@ -73,9 +64,9 @@ def run_cmake(job: Job, caller: Caller, heard: Callable[[str], None]) -> int:
     for block in _blocks(reading, child, caller):
         *lines, rest = (rest + block).split(b"\n")
         for line in lines:
-            heard(line.decode("utf-8", "replace"))
+            on_line(line.decode("utf-8", "replace"))
     if rest:
-        heard(rest.decode("utf-8", "replace"))
+        on_line(rest.decode("utf-8", "replace"))
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     return status if status >= 0 else 128 - status
 
@@ -120,7 +111,7 @@ def _run_and_exit(job: Job, output: int) -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(output, 1)
         os.dup2(output, 2)
-        os.chdir(job.build.parent)
+        os.chdir(job.work)
         os.environ.clear()
         os.environ.update(job.environment)
         _configure_and_build(job)
@@ -138,27 +129,20 @@ def _run_and_exit(job: Job, output: int) -> NoReturn:
 def _configure_and_build(job: Job) -> None:
     from packaging.specifiers import SpecifierSet
     from scikit_build_core.cmake import CMake, CMaker
-    from scikit_build_core.errors import CMakeNotFoundError
     from scikit_build_core.program_search import best_program, get_ninja_programs
 
+    cmake = CMake.default_search(version=SpecifierSet(CMAKE_VERSION))
     ninja = best_program(get_ninja_programs(), version=SpecifierSet(NINJA_VERSION))
-    if ninja is None:
-        sys.exit(f"error: no ninja {NINJA_VERSION} found: pip install ninja")
-    try:
-        cmake = CMake.default_search(version=SpecifierSet(CMAKE_VERSION))
-    except CMakeNotFoundError:
-        sys.exit(f"error: no cmake {CMAKE_VERSION} found: pip install cmake")
+    assert ninja is not None  # as `require_tools` has seen
     found = (str(cmake.cmake_path), str(cmake.version), str(ninja.path), json.dumps(job.cache))
-    _forget_configuration(job.build, [*job.rests_on, *found])
-    maker = CMaker(cmake, source_dir=job.source, build_dir=job.build, build_type=BUILD_TYPE, module_dirs=[job.modules])
+    build = job.work / "build"
+    _forget_configuration(build, [*job.rests_on, *found])
+    maker = CMaker(cmake, job.work / "src", build, BUILD_TYPE, module_dirs=[job.work / "recipe"])
     maker.env = dict(job.environment)
     maker.init_cache({**job.cache, "CMAKE_MAKE_PROGRAM": ninja.path, "CMAKE_EXPORT_COMPILE_COMMANDS": True})
     print(f"cmake {cmake.version}, ninja {ninja.version}", flush=True)
-    try:
-        maker.configure(cmake_args=[GENERATOR])
-        maker.build([f"-j{job.jobs}"])
-    finally:
-        _note_peak(job.build / "peak")
+    maker.configure(cmake_args=[GENERATOR])
+    maker.build([f"-j{job.jobs}"])
 
 
 def _forget_configuration(build: Path, rests_on: list[str]) -> None:
@@ -166,7 +150,8 @@ def _forget_configuration(build: Path, rests_on: list[str]) -> None:
 
     The objects stay: Ninja decides whether they are up to date, from their commands and input files.
     """
-    (build / ".skbuild-info.json").unlink(missing_ok=True)  # CMaker would remove the objects too
+    # In a new isolated environment, CMaker would remove the objects too, and then all is compiled again.
+    (build / ".skbuild-info.json").unlink(missing_ok=True)
     record, text = build / "configured.json", json.dumps(rests_on)
     if not record.is_file() or record.read_text(encoding="utf-8") != text:
         (build / "CMakeCache.txt").unlink(missing_ok=True)
@@ -174,15 +159,3 @@ def _forget_configuration(build: Path, rests_on: list[str]) -> None:
             shutil.rmtree(compilers)
         build.mkdir(exist_ok=True)
         record.write_text(text, encoding="utf-8")
-
-
-def _note_peak(file: Path) -> None:
-    """Record the peak memory, in kB, of the largest process of this build so far, earlier runs included.
-
-    A compiler's passes run one after another, nvcc's too, so the largest pass is the peak of the whole compile.
-    """
-    file.parent.mkdir(parents=True, exist_ok=True)
-    before = file.read_text(encoding="ascii") if file.exists() else ""
-    peak = max(int(before) if before.isdecimal() else 0, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
-    with contextlib.suppress(OSError):  # on a full disk, the compilers' own error is the one to report
-        file.write_text(str(peak), encoding="ascii")

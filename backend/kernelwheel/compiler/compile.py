@@ -22,8 +22,9 @@ from ..runtime.variables import own_variable
 from ..store import manifest_file
 from ..version import VERSION
 from . import cmake_build, elf_inspect
-from .configuration import made_files
-from .headers import check_headers, headers_of
+from .cmake_inputs import generated_sources
+from .cross.cmake_files import stub_files
+from .headers import check_headers, headers_of, headers_read
 from .jobs import plan_jobs
 from .parent_watch import Caller
 from .plan import Plan
@@ -32,7 +33,7 @@ from .toolchain.binding import torch_release
 from .toolchain.toolchain import Toolchain
 from .toolchain.toolkit_identity import cccl_version
 from .tools import CMAKE_VERSION, NINJA_VERSION
-from .work_folder import headers_read, lay_out, locked_work, mark_whole, tidy
+from .work_folder import locked_workdir, mark_reusable, prepare_workdir, remove_temporary
 
 # Errors that mean nothing more can be written.
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
@@ -48,7 +49,6 @@ def compile_plan(
     jobs: int,
     caller: Caller,
     say: Say,
-    known_peak_mb: int | None = None,
     store: Store | None = None,
     trust: Trust = NOBODY_ELSE,
 ) -> Artifact:
@@ -64,10 +64,7 @@ def compile_plan(
         wheel: the Artifact that has the libraries which the Plan takes.
         source_root: the folder with the Plan's sources.
         destination: the folder that becomes the Artifact; empty, or created here.
-        jobs: how many compilers to run at once; 0 for as many as this process has cores and memory for.
-        caller: the process that asked; without it, nothing goes on.
-        say: receives progress, one line per call.
-        known_peak_mb: how much memory one compiler needed before, from `resources.known_peak`.
+        jobs, caller, say: as for `cmake_build.run`; 0 jobs for as many as this process has cores and memory for.
         store: the user's own Store, whose cache folder holds the work folder; None for the temporary folder.
         trust: who may write to the temporary folder, if that is used.
 
@@ -78,39 +75,31 @@ def compile_plan(
     with ExitStack() as held:
         place = store.builds if store else Path(tempfile.gettempdir())
         try:
-            work = held.enter_context(locked_work(plan, store, store.trust if store else trust, say))
-            place = work.path
+            work = held.enter_context(locked_workdir(plan, store, store.trust if store else trust, say))
+            place = work
             headers = headers_of(plan, toolchain, source_root)
-            lay_out(work, plan, toolchain, source_root, headers, _made(plan, toolchain))
-            say(f"compiling {plan.package} {plan.version}, {plan.kernels}: {work.path}")
-            at_once = plan_jobs(jobs, find_resources(), known_peak_mb)
+            generated = generated_sources(plan, toolchain)
+            if toolchain.target:
+                generated |= {f"torch-stubs/{name}": text for name, text in stub_files(toolchain.torch).items()}
+            prepare_workdir(work, plan, toolchain, source_root, headers, generated)
+            say(f"compiling {plan.package} {plan.version}, {plan.kernels}: {work}")
+            at_once = plan_jobs(jobs, find_resources())
             say(f"compilers at once: {at_once.count}: {at_once.because}")
-            peak_mb = cmake_build.run(work, plan, toolchain, headers, at_once.count, caller, say)
+            cmake_build.run(work, plan, toolchain, headers, at_once.count, caller, say)
             check_headers(plan, headers, headers_read(work))
             if wheel:
-                _take(plan, wheel, work.path / "out")
-            libraries = _read_back(plan, toolchain, sorted((work.path / "out").iterdir()))
-            manifest = _describe_artifact(plan, toolchain, peak_mb, libraries, work.path / "out")
-            mark_whole(work, plan, headers)
+                _take(plan, wheel, work / "out")
+            libraries = _read_back(plan, toolchain, sorted((work / "out").iterdir()))
+            manifest = _describe_artifact(plan, toolchain, libraries, work / "out")
+            mark_reusable(work, plan, headers)
         except OSError as error:
             raise _refused_by_the_system(error, place, own_variable(plan.package, "cache-dir")) from error
         destination.mkdir(parents=True, exist_ok=True)
         for library in manifest.libraries:
-            shutil.copy2(work.path / "out" / library.file, destination)
+            shutil.copy2(work / "out" / library.file, destination)
         manifest_file.write(manifest, destination)  # last: without a manifest, a folder is not an Artifact
-        tidy(work)
+        remove_temporary(work)
     return Artifact(destination, manifest)
-
-
-def _made(plan: Plan, toolchain: Toolchain) -> dict[str, str]:
-    """The sources that are not the package's own; for another platform, with those of stubs for torch's libraries."""
-    made = made_files(plan, toolchain)
-    if toolchain.cross and not plan.binding:
-        from .cross.torch_stubs import stub_files
-
-        stubs = stub_files(toolchain.cross.torch or toolchain.torch)
-        made |= {f"torch-stubs/{name}": text for name, text in stubs.items()}
-    return made
 
 
 def _take(plan: Plan, wheel: Artifact, folder: Path) -> None:
@@ -163,7 +152,7 @@ def _read_back(plan: Plan, toolchain: Toolchain, paths: list[Path]) -> tuple[Lib
     _refuse_unique_symbols(paths)
     if plan.extensions:
         return tuple(_of_extension(plan, library, path) for library, path in zip(libraries, paths, strict=True))
-    _check_abi(plan, libraries)
+    _refuse_unbound_modules(plan, libraries)
     return libraries
 
 
@@ -222,8 +211,8 @@ def _fix_targets(plan: Plan) -> str:
     return fix
 
 
-def _check_abi(plan: Plan, libraries: tuple[Library, ...]) -> None:
-    """Check the libraries against `abi`, which decides the wheel's tag and the checks at run time."""
+def _refuse_unbound_modules(plan: Plan, libraries: tuple[Library, ...]) -> None:
+    """Reject modules for Python where `abi`, which decides the wheel's tag and the checks at run time, is stable."""
     modules = [f"{library.file}: Python imports it as {library.module}" for library in libraries if library.module]
     if modules and not plan.binding:
         raise BuildError(
@@ -231,15 +220,6 @@ def _check_abi(plan: Plan, libraries: tuple[Library, ...]) -> None:
             required="operator libraries, added by kernelwheel_add_op_library",
             found="\n".join(modules),
             remedies=['set abi = "torch" in [tool.kernelwheel] of pyproject.toml'],
-        )
-    if plan.binding and not modules:
-        raise BuildError(
-            f'{plan.package} declares abi = "torch", but has no module that is bound to one Python',
-            required="a module, added by kernelwheel_add_pybind11_module",
-            found="\n".join(f"{library.file}: an operator library" for library in libraries),
-            remedies=[
-                'remove abi = "torch" from [tool.kernelwheel] of pyproject.toml: one wheel then serves every Python'
-            ],
         )
 
 
@@ -251,9 +231,7 @@ def decisions(plan: Plan, toolchain: Toolchain) -> dict[str, Any]:
     }
 
 
-def _describe_artifact(
-    plan: Plan, toolchain: Toolchain, peak_mb: int, libraries: tuple[Library, ...], folder: Path
-) -> Manifest:
+def _describe_artifact(plan: Plan, toolchain: Toolchain, libraries: tuple[Library, ...], folder: Path) -> Manifest:
     paths = [folder / library.file for library in libraries]
     with_ptx = [folder / library.file for library in libraries if library.ptx]
     nvcc = toolchain.cuda.nvcc
@@ -270,7 +248,6 @@ def _describe_artifact(
         # Which release it was reaches no byte of a library, so it stays out of the wheel; the build's log has it.
         "cmake": CMAKE_VERSION,
         "ninja": NINJA_VERSION,
-        "peak_mb": peak_mb,
         **decisions(plan, toolchain),
     }
     requires = Requires(

@@ -29,17 +29,18 @@ class CompileJob(Record):
     scratch: Path | None = None
 
     @property
+    def for_wheel(self) -> bool:
+        """Whether a build asks, which packs what is compiled."""
+        return self.scratch is not None
+
+    @property
     def facts(self) -> PackageFacts:
         """The facts of the package."""
         return PackageFacts.from_content(self.content)
 
 
 def read_job(values: Mapping[str, Any], environ: Mapping[str, str]) -> CompileJob:
-    """The job for a request, as plain JSON values, of any contract up to ours.
-
-    Args:
-        values: the request.
-        environ: the process environment, for options that the loader does not know.
+    """The job for a request, as plain JSON values, of any contract up to ours; `environ` is for options of ours.
 
     Raises:
         BuildError: the loader is newer than this compiler; or an option is malformed.

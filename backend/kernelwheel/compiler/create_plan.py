@@ -18,30 +18,21 @@ from ..runtime.errors import BuildError, SettingsError
 from ..runtime.files import json_sha256
 from ..runtime.no_kernels import changed_sources
 from ..runtime.variables import own_variable
-from .configuration import recipe_of
-from .headers import digests, headers_of, refuse_other_headers
+from .cmake_inputs import recipe_of
+from .headers import digests, headers_of
 from .plan import CudaPlan, Plan
 from .toolchain.binding import bind
-from .toolchain.cxx_identity import cxx_identity
+from .toolchain.cxx import cxx_identity
 from .toolchain.toolchain import Toolchain
 from .toolchain.toolkit_identity import toolkit_identity
 
 
 def create_plan(
-    content: Content,
-    source_root: Path,
-    settings: BuildSettings,
-    toolchain: Toolchain,
-    taken: Mapping[str, str] | None = None,
+    content: Content, source_root: Path, toolchain: Toolchain, taken: Mapping[str, str] | None = None
 ) -> Plan:
-    """Draw up the Plan.
+    """Draw up the Plan for a content, with the options for CUDA.
 
-    Args:
-        content: what to compile, and how, with the options for CUDA.
-        source_root: the folder with CMakeLists.txt, or with the files of the extensions.
-        settings: the effective options.
-        toolchain: what this machine compiles with.
-        taken: the libraries that need not be compiled, and their digests.
+    `taken` are the libraries that need not be compiled, and their digests.
 
     Raises:
         BuildError: the toolchain cannot do what the settings ask; settings for CUDA kernels contradict each other;
@@ -54,7 +45,7 @@ def create_plan(
         old, new = json_sha256(content["sources"]), json_sha256(sources)
         raise changed_sources(facts.import_name, source_root.parent, old, new, editable=False)
     require_torch_target(facts, toolchain)
-    cuda = _draw_cuda(facts, settings, toolchain)
+    cuda = _draw_cuda(facts, toolchain)
     plan = Plan(
         package=facts.import_name,
         version=content["version"],
@@ -70,11 +61,7 @@ def create_plan(
         taken=dict(taken or {}),
     )
     plan = replace(plan, recipe=recipe_of(plan, toolchain))
-    headers = headers_of(plan, toolchain, source_root)
-    if toolchain.cross and toolchain.cross.torch and toolchain.cross.torch != toolchain.torch:
-        theirs = headers_of(plan, replace(toolchain, torch=toolchain.cross.torch), source_root)
-        refuse_other_headers(headers, theirs, plan.platform)
-    return replace(plan, headers=digests(headers))
+    return replace(plan, headers=digests(headers_of(plan, toolchain, source_root)))
 
 
 def require_torch_target(facts: PackageFacts, toolchain: Toolchain) -> None:
@@ -102,9 +89,9 @@ def require_cuda(facts: PackageFacts, toolchain: Toolchain) -> None:
         )
 
 
-def _draw_cuda(facts: PackageFacts, settings: BuildSettings, toolchain: Toolchain) -> CudaPlan | None:
+def _draw_cuda(facts: PackageFacts, toolchain: Toolchain) -> CudaPlan | None:
     require_cuda(facts, toolchain)
-    nvcc = toolchain.cuda.nvcc
+    nvcc, settings = toolchain.cuda.nvcc, toolchain.settings
     if nvcc is None or not facts.can_use_cuda:
         return None
     _refuse_archs_in_flags(settings)

@@ -23,8 +23,9 @@ def _plan(job: CompileJob, environ: Mapping[str, str]) -> dict[str, Any]:
     try:
         require_tools()
         from .build_or_reuse import create_plan_for
+        from .find_toolchain import toolchain_for
 
-        plan = create_plan_for(job, environ).plan
+        plan = create_plan_for(job, toolchain_for(job, environ)).plan
     except KernelWheelError as error:
         return {"error": error.to_json()}
     return {"plan": plan.to_json(), "fingerprint": plan.fingerprint}
@@ -35,7 +36,7 @@ def _toolchain(job: CompileJob, environ: Mapping[str, str]) -> dict[str, Any]:
     view: dict[str, Any] = {"candidates": [], **{k: v for k, v in find_tools().items() if v != INSTALLED}}
     if "missing" in find_tools().values():  # without them, the rest cannot be imported
         return view
-    from .build_or_reuse import nvcc_limits
+    from .find_toolchain import nvcc_limits
     from .toolchain.cuda import decide_cuda, look_for_nvcc
     from .toolchain.cxx import find_cxx
     from .toolchain.torch_files import find_torch

@@ -6,12 +6,12 @@ import re
 import subprocess
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection, GNUVerSymSection
-from elftools.elf.sections import SymbolTableSection
+from elftools.elf.sections import Symbol, SymbolTableSection
 
 from ..project.build_platforms import HOST_PLATFORM
 from ..project.extension import is_of_cuda_major
@@ -113,30 +113,26 @@ def libraries_of_cuda_major(paths: Iterable[Path]) -> list[str]:
 
 def module_name(path: Path) -> str | None:
     """The module name, if the library exports `PyInit_<name>` (Python/C API, extension modules)."""
-    exported = _symbols(path, defined=True)
+    exported = (str(each.name) for each in _dynamic_symbols(path) if each.entry.st_shndx != "SHN_UNDEF")
     return next((name.removeprefix("PyInit_") for name in exported if name.startswith("PyInit_")), None)
 
 
 def python_symbols(path: Path) -> list[str]:
     """The functions and variables of Python that the library uses (Python/C API: their names start with `Py`)."""
-    return sorted(name for name in _symbols(path, defined=False) if name.startswith(("Py", "_Py")))
-
-
-def _symbols(path: Path, *, defined: bool) -> Iterator[str]:
-    """The dynamic symbols that an ELF file exports, or those that it needs (System V ABI, "Symbol Table")."""
-    with path.open("rb") as stream:
-        table = ELFFile(stream).get_section_by_name(".dynsym")
-        for symbol in table.iter_symbols() if isinstance(table, SymbolTableSection) else ():
-            if (symbol.entry.st_shndx != "SHN_UNDEF") == defined:
-                yield str(symbol.name)
+    used = (str(each.name) for each in _dynamic_symbols(path) if each.entry.st_shndx == "SHN_UNDEF")
+    return sorted(name for name in used if name.startswith(("Py", "_Py")))
 
 
 def unique_symbols(path: Path) -> list[str]:
     """The symbols that a process has once, whatever library asks for them (gABI's STB_LOOS: GNU's STB_GNU_UNIQUE)."""
+    return sorted(str(each.name) for each in _dynamic_symbols(path) if each.entry.st_info.bind == "STB_LOOS")
+
+
+def _dynamic_symbols(path: Path) -> Iterator[Symbol]:
+    """The dynamic symbols of an ELF file, those that it exports and those that it needs (gABI, "Symbol Table")."""
     with path.open("rb") as stream:
         table = ELFFile(stream).get_section_by_name(".dynsym")
-        symbols = table.iter_symbols() if isinstance(table, SymbolTableSection) else ()
-        return sorted(str(symbol.name) for symbol in symbols if symbol.entry.st_info.bind == "STB_LOOS")
+        yield from table.iter_symbols() if isinstance(table, SymbolTableSection) else ()
 
 
 class NeededSymbol(NamedTuple):
@@ -152,9 +148,18 @@ def needed_symbols(path: Path) -> Iterator[NeededSymbol]:
     with path.open("rb") as stream:
         elf = ELFFile(stream)
         symbols, versions = elf.get_section_by_name(".dynsym"), elf.get_section_by_name(".gnu.version")
-        if not isinstance(symbols, SymbolTableSection) or not isinstance(versions, GNUVerSymSection):
+        needs = elf.get_section_by_name(".gnu.version_r")
+        if not (
+            isinstance(symbols, SymbolTableSection)
+            and isinstance(versions, GNUVerSymSection)
+            and isinstance(needs, GNUVerNeedSection)
+        ):
             return
-        names = {version.entry.vna_other: (version.name, library.name) for library, version in _version_needs(elf)}
+        names = {
+            each.entry.vna_other: (str(each.name), str(library.name))
+            for library, versions_of in needs.iter_versions()
+            for each in versions_of
+        }
         for symbol, at in zip(symbols.iter_symbols(), versions.iter_symbols(), strict=True):
             if at.entry["ndx"] in names:
                 yield NeededSymbol(str(symbol.name), *names[at.entry["ndx"]])
@@ -162,19 +167,6 @@ def needed_symbols(path: Path) -> Iterator[NeededSymbol]:
 
 def newest_symbol_version(paths: list[Path], prefix: str) -> str:
     """The newest symbol version with a prefix such as `GLIBC_` that any of the libraries needs; empty if none does."""
-    found = {name for path in paths for name in _versions_needed(path) if re.fullmatch(rf"{prefix}[\d.]+", name)}
+    versions = {str(symbol.version) for path in paths for symbol in needed_symbols(path)}
+    found = (version for version in versions if re.fullmatch(rf"{prefix}[\d.]+", version))
     return max(found, key=lambda name: [int(part) for part in name[len(prefix) :].split(".")], default="")
-
-
-def _versions_needed(path: Path) -> Iterator[str]:
-    """The symbol versions that an ELF file needs from other libraries."""
-    with path.open("rb") as stream:
-        yield from (str(version.name) for _library, version in _version_needs(ELFFile(stream)))
-
-
-def _version_needs(elf: ELFFile) -> Iterator[tuple[Any, Any]]:
-    """The entries of `.gnu.version_r`: a library, and a version of it (LSB core, "Version Requirements")."""
-    section = elf.get_section_by_name(".gnu.version_r")
-    if isinstance(section, GNUVerNeedSection):
-        for library, versions in section.iter_versions():
-            yield from ((library, version) for version in versions)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..runtime.errors import BuildError, way_out
 from ..runtime.files import json_sha256
+from .toolchain.binding import cuda_folders, python_folders
 from .toolchain.cxx import search_folders
 from .toolchain.toolchain import Toolchain
 from .toolchain.toolkit_identity import is_identified
@@ -94,8 +95,8 @@ def header_folders(plan: Plan, toolchain: Toolchain) -> dict[str, tuple[Path, ..
     if plan.binding is None:
         return {"cuda": nvcc.header_folders if nvcc else (), "python": ()}
     return {
-        "cuda": toolchain.torch_headers if nvcc else (),
-        "python": toolchain.python_headers if plan.binding.python else (),
+        "cuda": cuda_folders(nvcc, toolchain.torch.root.parent) if nvcc else (),
+        "python": python_folders() if plan.binding.python else (),
     }
 
 
@@ -104,30 +105,8 @@ def digests(headers: Headers) -> dict[str, str]:
     return {origin: json_sha256(named) for origin, named in headers.items()}
 
 
-def refuse_other_headers(headers: Headers, theirs: Headers, platform: str) -> None:
-    """Refuse headers of torch that are others than those of the target's torch.
-
-    Raises:
-        BuildError: names the first ones.
-    """
-    ours, others = headers.get("torch", {}), theirs.get("torch", {})
-    unlike = sorted(name for name in {*ours, *others} if ours.get(name) != others.get(name))
-    if unlike:
-        raise BuildError(
-            f"torch's headers on this machine are not those of the torch for {platform}",
-            required="the same headers, which are compiled in",
-            found=f"{len(unlike)} that differ: {', '.join(unlike[:3])}",
-            remedies=["install the same build of torch here and in target-packages, both for CUDA or both without"],
-        )
-
-
 def check_headers(plan: Plan, headers: Headers, read: Iterable[str]) -> None:
-    """Compare the headers of torch that compilers read with those that the Plan was drawn up with.
-
-    Args:
-        plan: what was compiled.
-        headers: those that its sources can reach now.
-        read: the headers of torch that the compilers read, by their names in its include folder.
+    """Compare the headers that sources can reach now, and those of torch that were read, with those of the Plan.
 
     Raises:
         BuildError: a header has changed meanwhile, or one was read that the Plan does not cover.
@@ -149,6 +128,24 @@ def check_headers(plan: Plan, headers: Headers, read: Iterable[str]) -> None:
             found=", ".join(unknown[:3]) + (f" and {len(unknown) - 3} more" if unknown[3:] else ""),
             remedies=[f"name it in a source, so that a change is noticed: #if 0, #include <{unknown[0]}>, #endif"],
         )
+
+
+def headers_read(work: Path) -> set[str]:
+    """The headers of torch that the objects in the folder were compiled with, by their names in its include folder.
+
+    From the dependency files as the compilers wrote them, which KernelWheel.cmake keeps (GNU make, "Rule Syntax").
+    """
+    start = re.escape(in_makefile(work / "torch" / "include"))
+    names: set[str] = set()
+    for file in (work / "build").rglob("*.d.read"):
+        written = file.read_text(encoding="utf-8", errors="surrogateescape")
+        names.update(re.findall(rf"{start}/((?:[^\s\\]|\\[^\n])+)", written))
+    return {normpath(name) for name in names}
+
+
+def in_makefile(path: Path) -> str:
+    """A path as dependency files write it: a backslash before a space or #, and a doubled $."""
+    return re.sub(r"([ #])", r"\\\1", str(path)).replace("$", "$$")
 
 
 def _named_in_flags(plan: Plan) -> tuple[list[Path], list[str]]:

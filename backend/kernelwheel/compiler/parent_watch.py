@@ -37,9 +37,7 @@ class Caller:
 
     def end_session(self) -> None:
         """Kill every other process of this program's session, so that no compiler goes on writing."""
-        if not Path(
-            "/proc/self/stat"
-        ).exists():  # no way to list processes, but Ninja forwards this signal to its children
+        if not Path("/proc/self/stat").exists():  # then they cannot be listed, but Ninja tells its children of this one
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             os.killpg(0, signal.SIGTERM)
         while (others := session_members()) != []:

@@ -45,7 +45,7 @@ class Plan:
         version: the package's version.
         sources: sha256 of each source, keyed by its path relative to the source folder.
         options: the options that are part of the content, by name; see `Settings.content`.
-        recipe: the digests of all that CMake and the compilers are told; see configuration.py.
+        recipe: the digests of all that CMake and the compilers are told; see cmake_inputs.py.
         cxx: the C++ compiler's identity: kind, version, target, and digests of its parts.
         cuda: the CUDA half, or None for a CPU-only Artifact.
         torch_target: the target version of torch's stable ABI, such as `2.10`. It stands for the installed torch, of

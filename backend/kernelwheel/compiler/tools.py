@@ -37,6 +37,13 @@ def find_tools() -> dict[str, str]:
     return found
 
 
+def programs_to_install() -> list[str]:
+    """The requirements for pip that bring the programs that this machine lacks, or has in no recent release."""
+    found = find_tools()
+    wanted = {"cmake": CMAKE_VERSION, "ninja": NINJA_VERSION}
+    return [name + wanted[name] for name in wanted if found[name].startswith("missing")]
+
+
 def _unusable(name: str) -> str:
     """What a program says that is on PATH and is not taken."""
     path = shutil.which(name)

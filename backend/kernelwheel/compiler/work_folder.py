@@ -20,17 +20,16 @@ from __future__ import annotations
 import errno
 import json
 import os
-import posixpath
 import re
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..project.build_platforms import HOST_PLATFORM
 from ..runtime.errors import BuildError, StoreError
 from ..runtime.files import file_sha256, json_sha256
 from ..runtime.locks import exclusive
@@ -38,10 +37,11 @@ from ..runtime.permissions import FOLDER, PRIVATE, Trust
 from ..runtime.places import temporary_guard
 from ..runtime.store import WHOLE, Store
 from ..runtime.variables import own_variable
-from .headers import Headers
+from .headers import Headers, header_folders
 from .plan import Plan
+from .toolchain.binding import find_cuda_library
 from .toolchain.toolchain import Toolchain
-from .work_links import link_all
+from .toolchain.toolkit import Nvcc
 
 LOG = "build.log"
 # Bytes; with less free space than this, the cache is not used to compile in. nvcc's intermediate files take a few MB
@@ -50,20 +50,7 @@ ROOM = 1 << 28
 # Folder paths that CMake, Ninja, nvcc and a shell can all handle, each by itself and all together.
 FIT = re.compile(r"[\w /.=#()@+%&*!~-]{1,1000}")
 # What the next compile does not need; nvcc's intermediate files take the most space.
-PASSING = ("torch", "cuda", "headers", "libraries", "out", "tmp", "recipe", "build/keep")
-
-
-@dataclass(frozen=True)
-class Work:
-    """A folder to compile in: its path, and the locks that compilers inherit; without a lock, it is temporary."""
-
-    path: Path
-    locks: tuple[int, ...]
-
-    @property
-    def log(self) -> Path:
-        """The output of CMake and the compilers."""
-        return self.path / LOG
+TEMPORARY = ("torch", "cuda", "headers", "libraries", "out", "tmp", "recipe", "build/keep")
 
 
 def work_path(store: Store, plan: Plan) -> Path:
@@ -82,14 +69,10 @@ def work_name(plan: Mapping[str, Any]) -> str:
 
 
 @contextmanager
-def locked_work(plan: Plan, store: Store | None, trust: Trust, say: Callable[[str], None]) -> Iterator[Work]:
-    """Yield the Plan's folder in a Store's cache folder, locked; or else one in the temporary folder.
+def locked_workdir(plan: Plan, store: Store | None, trust: Trust, say: Callable[[str], None]) -> Iterator[Path]:
+    """Yield the Plan's folder in the user's own Store, locked; or else one in the temporary folder.
 
-    Args:
-        plan: what to compile.
-        store: the user's own Store; None if there is none to use.
-        trust: who may write to the temporary folder.
-        say: receives a line if this has to wait, or if the temporary folder is used.
+    `trust` says who may write to the latter; `say` receives a line if it is used, or if this has to wait.
 
     Raises:
         StoreError: other users could change the temporary folder too.
@@ -97,11 +80,11 @@ def locked_work(plan: Plan, store: Store | None, trust: Trust, say: Callable[[st
         OSError: the folder cannot be created.
     """
     with ExitStack() as held:
-        work = _kept(plan, store, say, held) if store else None
-        yield work or _passing(plan, trust, held)
+        work = _in_store(plan, store, say, held) if store else None
+        yield work or _in_temporary_folder(plan, trust, held)
 
 
-def _kept(plan: Plan, store: Store, say: Callable[[str], None], held: ExitStack) -> Work | None:
+def _in_store(plan: Plan, store: Store, say: Callable[[str], None], held: ExitStack) -> Path | None:
     path = work_path(store, plan)
     try:
         if not FIT.fullmatch(str(path)):
@@ -109,18 +92,18 @@ def _kept(plan: Plan, store: Store, say: Callable[[str], None], held: ExitStack)
         store.guard.make(store.builds.parent, FOLDER)
         store.guard.make(store.builds, PRIVATE)
         lock = exclusive(path.with_suffix(".lock"), lambda: say(f"waiting for the build in {path}"))
-        descriptor = held.enter_context(lock)
+        held.enter_context(lock)  # compilers inherit it
         store.guard.make(path, PRIVATE)
         if shutil.disk_usage(path).free < ROOM:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
-        return Work(path, (descriptor,))
+        return path
     except (StoreError, OSError) as error:
         reason = error.found if isinstance(error, StoreError) else error
         say(f"building in the temporary folder, because {path} cannot be used: {reason}")
         return None
 
 
-def _passing(plan: Plan, trust: Trust, held: ExitStack) -> Work:
+def _in_temporary_folder(plan: Plan, trust: Trust, held: ExitStack) -> Path:
     guard = temporary_guard(plan.package, trust)
     guard.check(guard.folder)
     if not FIT.fullmatch(str(guard.folder)):
@@ -135,7 +118,7 @@ def _passing(plan: Plan, trust: Trust, held: ExitStack) -> Work:
         )
     path = Path(tempfile.mkdtemp(prefix="kernelwheel-", dir=guard.folder))
     held.push(lambda kind, *_: _remove_all_but_log(path) if kind else shutil.rmtree(path, ignore_errors=True))
-    return Work(path, ())
+    return path
 
 
 def _remove_all_but_log(path: Path) -> None:
@@ -145,39 +128,33 @@ def _remove_all_but_log(path: Path) -> None:
             _remove(inside)
 
 
-def lay_out(
-    work: Work, plan: Plan, toolchain: Toolchain, source_root: Path, headers: Headers, made: Mapping[str, str]
+def prepare_workdir(
+    work: Path, plan: Plan, toolchain: Toolchain, source_root: Path, headers: Headers, generated: Mapping[str, str]
 ) -> None:
     """Prepare the folder for the Plan: update one that a compile left intact, or start from scratch.
 
-    Args:
-        work: the folder.
-        plan: what will be compiled in it.
-        toolchain: what it is compiled with.
-        source_root: the folder with the Plan's sources.
-        headers: those that the sources can reach outside the package.
-        made: further sources, which are not the package's own, by their names in the folder.
+    `generated` are further sources, which are not the package's own, by their names in the folder.
 
     Raises:
         BuildError: a source file has changed since the Plan was drawn up.
     """
-    record = work.path / WHOLE
-    newest = max((path.lstat().st_mtime_ns for path in (work.path / "build").rglob("*")), default=0)
+    record = work / WHOLE
+    newest = max((path.lstat().st_mtime_ns for path in (work / "build").rglob("*")), default=0)
     # If the clock was set back, timestamps do not show what is older.
-    if _is_whole(work, plan, headers) and newest < time.time_ns():
+    if _is_reusable(work, plan, headers) and newest < time.time_ns():
         record.unlink()
-        _remove_passing(work)
+        remove_temporary(work)
     else:
-        for path in work.path.iterdir():
+        for path in work.iterdir():
             _remove(path)
     _copy_sources(work, plan, source_root)
     for name in ("out", "tmp", "recipe"):
-        (work.path / name).mkdir()
+        (work / name).mkdir()
     for path in (Path(__file__).parent.parent / "cmake").glob("*.cmake"):
-        shutil.copyfile(path, work.path / "recipe" / path.name)  # without the mode: the original may be read-only
-    link_all(work.path, plan, toolchain)
-    for name, text in made.items():
-        _write_if_new(work.path / name, text)
+        shutil.copyfile(path, work / "recipe" / path.name)  # without the mode: the original may be read-only
+    _make_links(work, plan, toolchain)
+    for name, text in generated.items():
+        _write_if_new(work / name, text)
 
 
 def _write_if_new(path: Path, text: str) -> None:
@@ -187,54 +164,30 @@ def _write_if_new(path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
 
 
-def mark_whole(work: Work, plan: Plan, headers: Headers) -> None:
+def mark_reusable(work: Path, plan: Plan, headers: Headers) -> None:
     """Record that everything in the folder is good for the next compile."""
     with suppress(OSError):  # then the next compile starts over; a truncated record never matches
         text = json.dumps({**_contents(work, plan), "headers": headers}, sort_keys=True)
-        (work.path / WHOLE).write_text(text, encoding="ascii")
+        (work / WHOLE).write_text(text, encoding="ascii")
 
 
-def mark_rest_whole(work: Work, plan: Plan, headers: Headers) -> None:
+def mark_rest_reusable(work: Path, plan: Plan, headers: Headers) -> None:
     """After a compiler failed, keep the good objects, if Ninja exited normally and reported which are bad."""
-    said = work.log.read_text(encoding="utf-8", errors="replace")
-    failed = re.findall(r"^FAILED: (?:\[code=\d+\] )?(.+?) *$", said, re.MULTILINE)
-    if failed and re.search(r"^ninja: build stopped: ", said, re.MULTILINE):
+    log = (work / LOG).read_text(encoding="utf-8", errors="replace")
+    failed = re.findall(r"^FAILED: (?:\[code=\d+\] )?(.+?) *$", log, re.MULTILINE)
+    if failed and re.search(r"^ninja: build stopped: ", log, re.MULTILINE):
         for output in failed:
-            (work.path / "build" / output).unlink(missing_ok=True)
-        mark_whole(work, plan, headers)
+            (work / "build" / output).unlink(missing_ok=True)
+        mark_reusable(work, plan, headers)
 
 
-def headers_read(work: Work) -> set[str]:
-    """The headers of torch that the objects in the folder were compiled with, by their names in its include folder.
-
-    From the dependency files as the compilers wrote them, which KernelWheel.cmake keeps (GNU make, "Rule Syntax").
-    """
-    start = re.escape(in_makefile(work.path / "torch" / "include"))
-    names: set[str] = set()
-    for file in (work.path / "build").rglob("*.d.read"):
-        written = file.read_text(encoding="utf-8", errors="surrogateescape")
-        names.update(re.findall(rf"{start}/((?:[^\s\\]|\\[^\n])+)", written))
-    return {posixpath.normpath(name) for name in names}
-
-
-def in_makefile(path: Path) -> str:
-    """A path as dependency files write it: a backslash before a space or #, and a doubled $."""
-    return re.sub(r"([ #])", r"\\\1", str(path)).replace("$", "$$")
-
-
-def tidy(work: Work) -> None:
-    """Remove what the next compile does not need."""
-    if work.locks:
-        _remove_passing(work)
-
-
-def _is_whole(work: Work, plan: Plan, headers: Headers) -> bool:
+def _is_reusable(work: Path, plan: Plan, headers: Headers) -> bool:
     """Whether the folder is as the last compile left it, and no header has changed that its objects may depend on.
 
     A header that only one of the two compiles reaches does not matter: the source that led to it was edited.
     """
     try:
-        record = json.loads((work.path / WHOLE).read_text(encoding="ascii"))
+        record = json.loads((work / WHOLE).read_text(encoding="ascii"))
         before: Headers = record.pop("headers")
         same = all(
             headers.get(origin, {}).get(name, digest) == digest
@@ -246,13 +199,13 @@ def _is_whole(work: Work, plan: Plan, headers: Headers) -> bool:
     return same and record == _contents(work, plan)
 
 
-def _contents(work: Work, plan: Plan) -> dict[str, Any]:
+def _contents(work: Path, plan: Plan) -> dict[str, Any]:
     """What whole.json says of the folder, which neither its name nor Ninja covers.
 
     It has the names of all sources, because a new header may shadow another one, and the digests of all files, because
     after a power failure the disk may not hold what was written.
     """
-    build = work.path / "build"
+    build = work / "build"
     files = (path for path in build.rglob("*") if path.is_file() and build / "keep" not in path.parents)
     return {
         "sources": sorted(plan.sources),
@@ -260,10 +213,10 @@ def _contents(work: Work, plan: Plan) -> dict[str, Any]:
     }
 
 
-def _copy_sources(work: Work, plan: Plan, source_root: Path) -> None:
+def _copy_sources(work: Path, plan: Plan, source_root: Path) -> None:
     """Copy new and edited sources. The copies are newer than every object, so Ninja notices every edit."""
     for name, digest in plan.sources.items():
-        target = work.path / "src" / name
+        target = work / "src" / name
         if target.is_file() and file_sha256(target) == digest:
             continue
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -277,9 +230,10 @@ def _copy_sources(work: Work, plan: Plan, source_root: Path) -> None:
             )
 
 
-def _remove_passing(work: Work) -> None:
-    for name in PASSING:
-        _remove(work.path / name)
+def remove_temporary(work: Path) -> None:
+    """Remove what the next compile does not need."""
+    for name in TEMPORARY:
+        _remove(work / name)
 
 
 def _remove(path: Path) -> None:
@@ -287,3 +241,49 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
+
+
+# Links by which compilers reach torch, the toolkit and others: nothing that they are given depends on where these are
+
+
+def _make_links(work: Path, plan: Plan, toolchain: Toolchain) -> None:
+    """Make the links in an otherwise prepared folder; they must not be there yet."""
+    (work / "torch").symlink_to(toolchain.torch.root)
+    if toolchain.cuda.nvcc:
+        link_toolkit(work / "cuda", toolchain.cuda.nvcc)
+    (work / "headers").mkdir()
+    for language, folders in header_folders(plan, toolchain).items():
+        for number, folder in enumerate(folders):
+            (work / "headers" / f"{language}{number}").symlink_to(folder)
+    _link_libraries(work, plan, toolchain)
+
+
+def link_toolkit(folder: Path, nvcc: Nvcc) -> None:
+    """Make the toolkit reachable below one folder. For another platform, with that platform's part in `targets`.
+
+    nvcc looks for its parts from the path by which it was called.
+    """
+    if nvcc.target is None:
+        folder.symlink_to(nvcc.root)
+        return
+    target = folder / "targets" / nvcc.target.name
+    target.mkdir(parents=True)
+    (target / "include").symlink_to(nvcc.target.include)
+    (target / "lib").symlink_to(nvcc.target.lib)
+    (folder / "nvvm").symlink_to(nvcc.root / "nvvm")
+    if nvcc.clang:  # which finds all of a toolkit from the folder with its headers
+        (target / "nvvm").symlink_to(nvcc.root / "nvvm")
+        (target / "bin").symlink_to(nvcc.root / "bin")
+    (folder / "bin").mkdir()
+    for path in (nvcc.root / "bin").iterdir():
+        (folder / "bin" / path.name).symlink_to(path)
+
+
+def _link_libraries(work: Path, plan: Plan, toolchain: Toolchain) -> None:
+    """Put links to the CUDA libraries that extensions name where the linker finds them, without a release number."""
+    (work / "libraries").mkdir()
+    nvcc = toolchain.cuda.nvcc
+    for name in sorted({name for each in plan.extensions for name in each.libraries}):
+        if nvcc and (found := find_cuda_library(name, nvcc, toolchain.torch.root.parent)):
+            static, shared = HOST_PLATFORM.static(name), HOST_PLATFORM.shared(name)
+            (work / "libraries" / (static if found.name == static else shared)).symlink_to(found)

@@ -6,27 +6,21 @@ It is what a compiler reads and a linker copies, not what is found at run time, 
 from __future__ import annotations
 
 import re
-import sys
-import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from packageurl import PackageURL
 
 from ..compiler.toolchain.linked_toolkit import CUDART
-from ..compiler.toolchain.toolchain import Toolchain
-from ..compiler.toolchain.toolkit import Nvcc
-from ..compiler.toolchain.toolkit_identity import cudart_version
 from ..runtime.manifest import Library, Manifest
 
 # What NVIDIA's own wheels declare.
 NVIDIA = "LicenseRef-NVIDIA-Proprietary"
 # As its headers say: libcu++; Thrust; CUB; and what Thrust has of Boost.
 CCCL = "Apache-2.0 WITH LLVM-exception AND Apache-2.0 AND BSD-3-Clause AND BSL-1.0"
-# One header of each part of CCCL, which begins with its notice. A toolkit has no other text of these licences.
-CCCL_NOTICES = ("cub/version.cuh", "thrust/version.h", "cuda/std/version")
+
+Facts = Mapping[str, Mapping[str, Any]]
 
 
 class LicenceText(NamedTuple):
@@ -64,19 +58,19 @@ class Component:
     asks_for_text: bool = True
 
 
-def components_of(manifest: Manifest, tools: Toolchain) -> tuple[Component, ...]:
+def components_of(manifest: Manifest, facts: Facts) -> tuple[Component, ...]:
     """The components of an Artifact, in the order of their names.
 
     Args:
         manifest: the Artifact's; it has the versions and digests.
-        tools: what it was compiled with, or the same on another machine; it has the rest, and the licences.
+        facts: the rest, and the licences, as the compiler found them; see compiler/component_facts.py.
     """
     every = _files(manifest.libraries)
-    found = [_torch(manifest, tools, every), _cxx(manifest, tools, every)]
-    if tools.cuda.nvcc and manifest.libraries_for("cuda"):
-        found += _cuda(manifest, tools.cuda.nvcc)
+    found = [_torch(manifest, facts, every), _cxx(manifest, every)]
+    if "cuda-runtime" in facts and manifest.libraries_for("cuda"):
+        found += _cuda(manifest, facts)
     if manifest.modules:
-        found += _python(manifest, tools)
+        found += _python(manifest, facts)
     return tuple(sorted(found, key=lambda component: component.name))
 
 
@@ -90,7 +84,7 @@ def without_text(components: Iterable[Component]) -> Iterator[str]:
             )
 
 
-def _torch(manifest: Manifest, tools: Toolchain, every: tuple[str, ...]) -> Component:
+def _torch(manifest: Manifest, facts: Facts, every: tuple[str, ...]) -> Component:
     version = str(manifest.built_with["torch"])
     return Component(
         "torch",
@@ -100,11 +94,11 @@ def _torch(manifest: Manifest, tools: Toolchain, every: tuple[str, ...]) -> Comp
         "inline functions and templates of its headers",
         every,
         digests=_header_digests(manifest, "torch"),
-        texts=tuple(_texts_beside(tools.torch.root.parent, "torch")),
+        texts=_texts(facts, "torch"),
     )
 
 
-def _cxx(manifest: Manifest, tools: Toolchain, every: tuple[str, ...]) -> Component:
+def _cxx(manifest: Manifest, every: tuple[str, ...]) -> Component:
     cxx = manifest.plan["tools"]["cxx"]
     # clang uses the libstdc++ of a gcc beside it, and does not say which.
     version = str(cxx["version"]) if cxx["kind"] == "gcc" else ""
@@ -120,12 +114,11 @@ def _cxx(manifest: Manifest, tools: Toolchain, every: tuple[str, ...]) -> Compon
     )
 
 
-def _cuda(manifest: Manifest, nvcc: Nvcc) -> Iterator[Component]:
+def _cuda(manifest: Manifest, facts: Facts) -> Iterator[Component]:
     cuda = manifest.libraries_for("cuda")
     kernels = _files(library for library in cuda if library.sass or library.ptx)
     toolkit = manifest.plan["tools"]["toolkit"]
-    version = cudart_version(nvcc.include)
-    eula = tuple(_nvidia_texts(nvcc))
+    version = facts["cuda-runtime"]["version"]
     yield Component(
         "cuda-runtime",
         version,
@@ -135,7 +128,7 @@ def _cuda(manifest: Manifest, nvcc: Nvcc) -> Iterator[Component]:
         _files(cuda),
         sha256=toolkit.get("cudart_static", ""),
         digests=_parts(toolkit, "cudart"),
-        texts=eula,
+        texts=_texts(facts, "cuda-runtime"),
     )
     if kernels:
         version = str(toolkit["version"])
@@ -147,13 +140,13 @@ def _cuda(manifest: Manifest, nvcc: Nvcc) -> Iterator[Component]:
             "inline functions of the compiler's own headers, and device code of libdevice",
             kernels,
             digests=_parts(toolkit, "crt", "nvvm"),
-            texts=eula,
+            texts=_texts(facts, "cuda-crt"),
         )
-        if nvcc.clang:
+        if clang := facts["clang"]["version"]:
             yield Component(
                 "clang",
-                nvcc.clang,
-                _purl("github", "llvm-project", f"llvmorg-{nvcc.clang}", namespace="llvm"),
+                clang,
+                _purl("github", "llvm-project", f"llvmorg-{clang}", namespace="llvm"),
                 "Apache-2.0 WITH LLVM-exception",
                 "inline functions of its headers for CUDA",
                 kernels,
@@ -169,16 +162,13 @@ def _cuda(manifest: Manifest, nvcc: Nvcc) -> Iterator[Component]:
             "templates of CUB, Thrust and libcu++",
             kernels,
             digests=_parts(toolkit, "cccl"),
-            texts=tuple(_cccl_notices(nvcc)),
+            texts=_texts(facts, "cccl"),
         )
 
 
-def _python(manifest: Manifest, tools: Toolchain) -> Iterator[Component]:
+def _python(manifest: Manifest, facts: Facts) -> Iterator[Component]:
     modules = _files(manifest.modules.values())
-    header = tools.torch.root / "include/pybind11/detail/common.h"
-    text = header.read_text(encoding="utf-8", errors="replace") if header.is_file() else ""
-    numbers = re.findall(r"# *define PYBIND11_VERSION_(?:MAJOR|MINOR|MICRO|PATCH) +(\d+)", text)
-    version = ".".join(numbers[:3])
+    version = facts["pybind11"]["version"]
     yield Component(
         "pybind11",
         version,
@@ -186,7 +176,7 @@ def _python(manifest: Manifest, tools: Toolchain) -> Iterator[Component]:
         "BSD-3-Clause",
         "templates of the copy among torch's headers",
         modules,
-        texts=tuple(_texts_beside(tools.torch.root.parent, "torch", "pybind11")),
+        texts=_texts(facts, "pybind11"),
     )
     abi = re.match(r"cp(\d)(\d+)", manifest.requires.python or "")
     version = f"{abi[1]}.{abi[2]}" if abi else ""
@@ -198,12 +188,16 @@ def _python(manifest: Manifest, tools: Toolchain) -> Iterator[Component]:
         "inline functions of its headers",
         modules,
         digests=_header_digests(manifest, "python"),
-        texts=tuple(_first_text(*(Path(at, "LICENSE.txt") for at in (sysconfig.get_path("stdlib"), sys.base_prefix)))),
+        texts=_texts(facts, "python"),
     )
 
 
 def _files(libraries: Iterable[Library]) -> tuple[str, ...]:
     return tuple(library.file for library in libraries)
+
+
+def _texts(facts: Facts, name: str) -> tuple[LicenceText, ...]:
+    return tuple(LicenceText(file, text) for file, text in facts[name]["texts"])
 
 
 def _purl(kind: str, name: str, version: str, namespace: str | None = None) -> str:
@@ -218,50 +212,3 @@ def _header_digests(manifest: Manifest, origin: str) -> dict[str, str]:
     """The digest of the headers of one origin, if the Plan has one."""
     headers = manifest.plan["tools"]["headers"]
     return {"headers": headers[origin]} if origin in headers else {}
-
-
-# Texts
-
-
-def _texts_beside(site: Path, distribution: str, vendored: str = "") -> Iterator[LicenceText]:
-    """What pip installed of a distribution's licence, or of the licence of something that it has a copy of."""
-    for folder in sorted(site.glob(f"{distribution}-*.dist-info")):
-        own = [*folder.glob("licenses/LICEN[CS]E*"), *folder.glob("licenses/License*"), *folder.glob("LICEN[CS]E*")]
-        theirs = [*folder.glob(f"licenses/third_party/{vendored}/LICEN[CS]E*")] if vendored else []
-        for path in sorted(theirs or own)[:1]:
-            text = path.read_text(encoding="utf-8", errors="replace")
-            if not vendored or theirs or vendored in text:
-                yield LicenceText(path.name, text)
-
-
-def _nvidia_texts(nvcc: Nvcc) -> Iterator[LicenceText]:
-    """The licence of the toolkit: beside it, where pip installed it, or in the folder of a system's toolkit."""
-    if nvcc.root.parent.name == "nvidia":
-        yield from list(_texts_beside(nvcc.root.parents[1], "nvidia_cuda_runtime*"))[:1]
-    else:
-        yield from _first_text(nvcc.root / "EULA.txt", nvcc.root / "LICENSE")
-
-
-def _cccl_notices(nvcc: Nvcc) -> Iterator[LicenceText]:
-    for name in CCCL_NOTICES:
-        for path in (nvcc.include / "cccl" / name, nvcc.include / name):  # in include/cccl since CUDA 13
-            if path.is_file():
-                if notice := _first_comment(path.read_text(encoding="utf-8", errors="replace")):
-                    yield LicenceText(name, notice)
-                break
-
-
-def _first_comment(text: str) -> str:
-    """The comment that a header begins with, without its marks; empty if it says nothing of a licence."""
-    match = re.match(r"\s*(?:/\*(?P<block>.*?)\*/|(?P<lines>(?://[^\n]*\n)+))", text, re.DOTALL)
-    comment = (match["block"] or match["lines"]) if match else ""
-    lines = [re.sub(r"^[\s*/=-]+$|^\s*(?:\*|//) ?", "", line) for line in comment.splitlines()]
-    return "\n".join(lines).strip() if "licen" in comment.lower() or "redistribut" in comment.lower() else ""
-
-
-def _first_text(*paths: Path) -> Iterator[LicenceText]:
-    """The text of the first of these files that is there."""
-    for path in paths:
-        if path.is_file():
-            yield LicenceText(path.name, path.read_text(encoding="utf-8", errors="replace"))
-            return

@@ -74,16 +74,8 @@ class BuildOptions(Options):
         takes="an absolute path",
         decides="tools",
         cross_only=True,
-        help="In a build for another platform, the folder with packages for it, from pip install --target: the parts "
-        "of the CUDA toolkit that this machine's lacks, and its torch: modules are compiled for it, operators "
-        "only compare it with the one here.",
-    )
-    target_python: Option[str] = Option(
-        absolute_folder,
-        takes="an absolute path",
-        decides="tools",
-        cross_only=True,
-        help="In a build of modules for another platform, the folder of its Python, which has include and lib.",
+        help="In a build for another platform, the folder with the parts of the CUDA toolkit for it that this "
+        "machine's lacks, from pip install --target.",
     )
     drivers: Option[str] = Option(
         _driver,

@@ -28,7 +28,7 @@ MOST_LINES = 20  # of what it says as it crashes
 def ask(request: CompileRequest, say: Callable[[str], None], environ: Mapping[str, str]) -> CompileAnswer:
     """Have an Artifact compiled, unless a store has it."""
     answer = _run({"make": request.to_json()}, say, environ, () if request.lock is None else (request.lock,))
-    return CompileAnswer(Path(answer["folder"]), answer["compiled"], answer["decisions"])
+    return CompileAnswer(Path(answer["folder"]), answer["compiled"], answer["decisions"], answer.get("packing", {}))
 
 
 def describe(package: str, version: str, project: Path) -> dict[str, Any] | None:

@@ -48,3 +48,6 @@ class CompileAnswer(Record):
     folder: Path  # where it is
     compiled: bool  # whether it was compiled just now
     decisions: Mapping[str, Any]  # the reasons for what this request asked for, as in a manifest's `built_with`
+    # for a wheel, what its packing needs of what was compiled with: `components`, see compiler/component_facts.py, and
+    # `torch_libraries`, the files of the libraries that torch brings
+    packing: Mapping[str, Any] = {}  # frozen as it is: a Record

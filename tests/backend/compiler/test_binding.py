@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 from folders import BACKEND
 from kernelwheel.compiler.headers import header_folders
-from kernelwheel.compiler.toolchain import binding, toolchain, torch_needs
-from kernelwheel.compiler.toolchain.binding import Binding
+from kernelwheel.compiler.toolchain import binding
+from kernelwheel.compiler.toolchain.binding import CUDA_HEADERS, Binding
 from kernelwheel.compiler.toolchain.toolchain import Toolchain
-from kernelwheel.compiler.toolchain.torch_needs import CUDA_HEADERS
 from kernelwheel.runtime.errors import BuildError
 from packaging import tags
 from processes import RunPython
@@ -79,14 +78,14 @@ def test_another_python_gives_another_plan_for_modules_and_the_same_for_operator
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stable, bound = machine.draw(cuda="off"), machine.draw(cuda="off", abi="torch")
-    monkeypatch.setattr(toolchain, "python_abi", lambda: "cp399")
+    monkeypatch.setattr(binding, "python_abi", lambda: "cp399")
 
     assert machine.draw(cuda="off").fingerprint == stable.fingerprint
     assert machine.draw(cuda="off", abi="torch").fingerprint not in {bound.fingerprint, stable.fingerprint}
 
 
 def test_python_s_headers_are_found(machine: Machine) -> None:
-    folders = torch_needs.python_folders()
+    folders = binding.python_folders()
 
     assert any((folder / "Python.h").is_file() for folder in folders)
     assert any((folder / "pyconfig.h").is_file() for folder in folders)
@@ -124,7 +123,9 @@ def test_a_torch_without_its_python_half_is_an_error(machine: Machine) -> None:
 
 
 def cuda_folders(machine: Machine, release: str | None = None) -> list[Path]:
-    folders = found(machine, release=release).torch_headers
+    tools = found(machine, release=release)
+    assert tools.cuda.nvcc is not None
+    folders = binding.cuda_folders(tools.cuda.nvcc, machine.site)
     return [folder for folder in folders if machine.folder in folder.parents]
 
 
@@ -198,8 +199,8 @@ def test_torch_is_not_imported_for_it(tmp_path: Path, run_python: RunPython) -> 
     script = """
 from kernelwheel.compiler.toolchain import binding
 from kernelwheel.project import build_settings as settings
-from kernelwheel.compiler.toolchain import toolchain
-tools = toolchain.find_toolchain(settings.resolve("tiny", {}, {}), {"PATH": "/usr/bin:/bin"})
+from kernelwheel.compiler.find_toolchain import find_toolchain
+tools = find_toolchain(settings.resolve("tiny", {}, {}), {"PATH": "/usr/bin:/bin"})
 assert binding.bind(tools, python=True).torch == "2.13.0+cpu"
 """
     run_python(script, path=[tmp_path / "site", BACKEND])

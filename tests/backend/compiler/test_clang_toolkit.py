@@ -9,6 +9,7 @@ import pytest
 from kernelwheel.compiler.toolchain.clang_toolkit import OLDEST, PARTS
 from kernelwheel.compiler.toolchain.cuda import CudaDecision, decide_cuda, parts_for_clang
 from kernelwheel.compiler.toolchain.nvcc import NvccCandidate, NvccLimits, inspect_nvcc
+from kernelwheel.compiler.toolchain.toolkit import Nvcc
 from kernelwheel.compiler.toolchain.toolkit_identity import toolkit_identity
 from kernelwheel.compiler.toolchain.torch_files import Torch, read_torch
 from kernelwheel.project import arch_choice
@@ -40,6 +41,13 @@ def inspect(clang: Path, *sites: Path) -> NvccCandidate:
     return inspect_nvcc("PATH", str(clang), CUDA_13, sites, os.environ, OPERATORS)
 
 
+def found(clang: Path, site: Path) -> Nvcc:
+    """What stands in nvcc's place."""
+    nvcc = inspect(clang, site).nvcc
+    assert nvcc is not None
+    return nvcc
+
+
 def decide(torch: Torch, path: Path, limits: NvccLimits = OPERATORS, **options: str) -> CudaDecision:
     return decide_cuda(settings_with(**options), torch, {"PATH": f"{path}:{os.environ['PATH']}"}, [], limits=limits)
 
@@ -48,27 +56,25 @@ def decide(torch: Torch, path: Path, limits: NvccLimits = OPERATORS, **options: 
 
 
 def test_it_compiles_as_the_release_of_ptxas_and_says_that_it_is_clang(clang: Path, site: Path) -> None:
-    candidate = inspect(clang, site)
+    nvcc = found(clang, site)
 
-    found = candidate.nvcc
-    assert found is not None, candidate.outcome
-    assert (found.version, found.clang) == ("12.9.86", "19.1.7")
-    assert candidate.outcome == "clang 19.1.7 with CUDA 12.9.86, of another major than torch's (13.0)"
-    assert found.cudart is not None
+    assert (nvcc.version, nvcc.clang) == ("12.9.86", "19.1.7")
+    outcome = inspect(clang, site).outcome
+    assert outcome == "clang 19.1.7 with CUDA 12.9.86, of another major than torch's (13.0)"
+    assert nvcc.cudart is not None
     for name in ("cuda_runtime.h", "crt/host_config.h", "nv/target", "curand_mtgp32_kernel.h"):
-        assert (found.include / name).is_file(), name
-    assert (found.root / "nvvm/libdevice/libdevice.10.bc").is_file()
+        assert (nvcc.include / name).is_file(), name
+    assert (nvcc.root / "nvvm/libdevice/libdevice.10.bc").is_file()
     for name in ("nvcc", "clang++", "ptxas", "fatbinary", "cuobjdump"):
-        assert os.access(found.root / "bin" / name, os.X_OK), name
+        assert os.access(nvcc.root / "bin" / name, os.X_OK), name
 
 
 def test_sass_is_for_what_ptxas_knows_and_ptx_for_what_clang_knows(clang: Path, site: Path) -> None:
-    found = inspect(clang, site).nvcc
+    nvcc = found(clang, site)
 
-    assert found is not None
-    assert " ".join(f"sm_{arch.code}" for arch in found.supported) == GPU_CODES["12.8"]
-    assert str(max(found.virtual)) == "9.0"
-    assert str(arch_choice.default(found.supported, virtual=found.virtual)) == "7.5;8.0;9.0+PTX;10.0;12.0"
+    assert " ".join(f"sm_{arch.code}" for arch in nvcc.supported) == GPU_CODES["12.8"]
+    assert str(max(nvcc.virtual)) == "9.0"
+    assert str(arch_choice.default(nvcc.supported, virtual=nvcc.virtual)) == "7.5;8.0;9.0+PTX;10.0;12.0"
 
 
 @pytest.mark.parametrize(
@@ -82,12 +88,10 @@ def test_sass_is_for_what_ptxas_knows_and_ptx_for_what_clang_knows(clang: Path, 
 def test_what_neither_makes_is_refused_and_never_left_out(
     clang: Path, site: Path, archs: str, refused: str, remedy: str
 ) -> None:
-    found = inspect(clang, site).nvcc
-    assert found is not None
-    wanted = arch_choice.parse(archs, "a test")
+    nvcc, wanted = found(clang, site), arch_choice.parse(archs, "a test")
 
     with pytest.raises(SettingsError) as caught:
-        arch_choice.check_supported(wanted, found.supported, found.name, "a test", found.virtual)
+        arch_choice.check_supported(wanted, nvcc.supported, nvcc.name, "a test", nvcc.virtual)
 
     assert caught.value.problem == f"clang 19.1.7 with CUDA 12.9.86 cannot compile for {refused}"
     assert caught.value.found.endswith("; as PTX, up to 9.0")
@@ -119,17 +123,15 @@ def test_a_part_that_is_missing_is_named_with_the_command_that_brings_it(
     )
 
 
-def test_so_is_fatbinary(clang: Path, site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_so_are_fatbinary_and_a_clang_that_is_new_enough(
+    clang: Path, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older = make_clang(tmp_path / "bin/clang++", f"{OLDEST - 1}.1.8")
     (site / "nvidia/cu13/bin/fatbinary").unlink()
     monkeypatch.setenv("PATH", "/nowhere")
 
     assert inspect(clang, site).outcome.endswith("(pip install 'cuda-toolkit[nvcc,cuobjdump]')")
-
-
-def test_an_older_clang_is_not_taken(tmp_path: Path, site: Path) -> None:
-    clang = make_clang(tmp_path / "bin/clang++", f"{OLDEST - 1}.1.8")
-
-    assert inspect(clang, site).outcome == f"is clang {OLDEST - 1}.1.8; from {OLDEST} on, clang compiles with CUDA 12"
+    assert inspect(older, site).outcome == f"is clang {OLDEST - 1}.1.8; from {OLDEST} on, clang compiles with CUDA 12"
 
 
 def test_the_parts_may_be_in_several_folders_of_packages(clang: Path, site: Path, tmp_path: Path) -> None:
@@ -143,15 +145,11 @@ def test_the_parts_may_be_in_several_folders_of_packages(clang: Path, site: Path
 # Identity
 
 
-def test_it_is_identified_by_the_content_of_its_parts(clang: Path, site: Path) -> None:
-    def identity() -> dict[str, str]:
-        found = inspect(clang, site).nvcc
-        assert found is not None
-        return toolkit_identity(found)
-
-    before = identity()
+def test_it_is_identified_by_the_content_of_its_parts_wherever_they_are(
+    clang: Path, site: Path, tmp_path: Path
+) -> None:
+    before = toolkit_identity(found(clang, site))
     assert before["clang"] == "19.1.7"
-    assert identity() == before
     for changed, part in {
         clang.parent / "resources/include/__clang_cuda_runtime_wrapper.h": "nvcc",
         clang.parent / "clang": "nvcc",
@@ -162,23 +160,12 @@ def test_it_is_identified_by_the_content_of_its_parts(clang: Path, site: Path) -
     }.items():
         text = changed.read_text()
         changed.write_text(f"{text}\n# changed\n")
-        other = identity()
+        other = toolkit_identity(found(clang, site))
         assert {name for name in before if before[name] != other[name]} == {part}, changed
         changed.write_text(text)
-
-
-def test_where_its_parts_are_does_not_matter(clang: Path, site: Path, tmp_path: Path) -> None:
-    other_clang = make_clang(tmp_path / "elsewhere/clang++")
-    other_site = tmp_path / "other site"
-    site_before = inspect(clang, site).nvcc
-    assert site_before is not None
-    before = toolkit_identity(site_before)
-    site.rename(other_site)
-
-    found = inspect(other_clang, other_site).nvcc
-
-    assert found is not None
-    assert toolkit_identity(found) == before
+    elsewhere = make_clang(tmp_path / "elsewhere/clang++")
+    site.rename(tmp_path / "other site")
+    assert toolkit_identity(found(elsewhere, tmp_path / "other site")) == before
 
 
 # The choice
@@ -227,20 +214,17 @@ def test_the_default_clang_is_tried_first_and_then_the_newest(tmp_path: Path, si
     assert places[:2] == ["clang++", "clang++-21"]
 
 
-def test_an_nvcc_12_is_preferred_to_it(clang: Path, site: Path, tmp_path: Path) -> None:
+def test_an_nvcc_12_is_preferred_to_it_unless_a_setting_names_it(clang: Path, site: Path, tmp_path: Path) -> None:
+    torch = read_torch(site / "torch")
     home = make_toolkit(tmp_path / "cuda-12.4", "12.4.131", GPU_CODES["12.4"])
 
-    chosen = decide(read_torch(site / "torch"), clang.parent, OLD_DRIVERS, **{"cuda-home": str(home)})
+    nvcc_12 = decide(torch, clang.parent, OLD_DRIVERS, **{"cuda-home": str(home)}).nvcc
+    named = decide(torch, Path("/nowhere"), nvcc=str(clang)).nvcc
 
-    assert chosen.nvcc is not None
-    assert (chosen.nvcc.version, chosen.nvcc.clang) == ("12.4.131", "")
-
-
-def test_a_setting_may_name_it(clang: Path, site: Path) -> None:
-    chosen = decide(read_torch(site / "torch"), Path("/nowhere"), nvcc=str(clang))
-
-    assert chosen.nvcc is not None
-    assert chosen.nvcc.clang == "19.1.7"
+    assert nvcc_12 is not None
+    assert (nvcc_12.version, nvcc_12.clang) == ("12.4.131", "")
+    assert named is not None
+    assert named.clang == "19.1.7"
 
 
 def test_without_clang_the_error_says_how_to_get_it(site: Path) -> None:

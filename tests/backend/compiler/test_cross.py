@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,43 +16,38 @@ from builds import TORCH, Wheel, build, needs_cuda_torch, refused_build
 from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 from folders import REPOSITORY
-from kernelwheel.compiler.configuration import cache_entries, told
+from kernelwheel.compiler.build_or_reuse import create_plan_for
+from kernelwheel.compiler.cmake_inputs import cache_entries, recipe_files
+from kernelwheel.compiler.compile_job import read_job
 from kernelwheel.compiler.cross import target_platform
-from kernelwheel.compiler.cross.toolchain_file import toolchain_file
-from kernelwheel.compiler.cross.torch_stubs import LINKED, stable_functions
-from kernelwheel.compiler.headers import header_folders
+from kernelwheel.compiler.cross.cmake_files import LINKED, stable_functions, toolchain_file
+from kernelwheel.compiler.find_toolchain import find_toolchain
 from kernelwheel.compiler.nvcc_on_clang.__main__ import answer
 from kernelwheel.compiler.nvcc_on_clang.nvcc_options import Refused
-from kernelwheel.compiler.plan import Plan
-from kernelwheel.compiler.toolchain import toolchain
-from kernelwheel.compiler.toolchain.binding import Binding
+from kernelwheel.compiler.toolchain.binding import find_cuda_library
 from kernelwheel.compiler.toolchain.cxx import find_cxx
-from kernelwheel.compiler.toolchain.cxx_identity import cxx_identity
 from kernelwheel.compiler.toolchain.nvcc import inspect_nvcc
 from kernelwheel.compiler.toolchain.toolkit import Nvcc
 from kernelwheel.compiler.toolchain.toolkit_identity import toolkit_identity
-from kernelwheel.compiler.toolchain.torch_files import read_torch
-from kernelwheel.compiler.toolchain.torch_needs import find_cuda_library
-from kernelwheel.compiler.work_links import link_toolkit
+from kernelwheel.compiler.work_folder import link_toolkit
 from kernelwheel.packing.tags import linux_tag
 from kernelwheel.project import build_platforms
 from kernelwheel.project.package import PackageFacts
 from kernelwheel.runtime import compatible, platforms
 from kernelwheel.runtime import host as hosts
 from kernelwheel.runtime import manifest as manifests
+from kernelwheel.runtime.compile_into_store import compile_request
 from kernelwheel.runtime.errors import BuildError, SettingsError
+from kernelwheel.runtime.installed import InstalledPackage
+from kernelwheel.runtime.selection import Request
 from processes import RunPython
 from programs import CLANG, CUDA_12, find_optional
 from standins import (
     GPU_CODES,
-    Machine,
     make_cxx,
     make_machine,
     make_program,
-    make_target_python,
     make_toolkit,
-    make_torch,
-    plan_of,
     settings_with,
     sources_of,
 )
@@ -87,17 +82,11 @@ needs_compiler = pytest.mark.skipif(
     reason="there is no aarch64-linux-gnu-g++ here (Debian, Ubuntu: apt-get install g++-aarch64-linux-gnu)",
 )
 needs_parts = pytest.mark.skipif(not FOLDER, reason="SPLAT_TEST_AARCH64 names no folder made by ci/aarch64")
-needs_clang = pytest.mark.skipif(not find_optional("clang++"), reason="no clang++ on PATH (apt-get install clang)")
 
 
-def make_cross_cxx(folder: Path, lacking: str = "", kind: str = "gcc") -> Path:
-    """A stand-in for a cross compiler with its libc and libstdc++, all but one file; a clang is told the target."""
-    clang = kind == "clang"
-    path = make_cxx(
-        folder / ("clang++" if clang else "aarch64-linux-gnu-g++"),
-        target="x86_64-pc-linux-gnu" if clang else "aarch64-linux-gnu",
-        kind=kind,
-    )
+def make_cross_cxx(folder: Path, lacking: str = "") -> Path:
+    """A stand-in for a cross compiler with its libc and libstdc++, all but one file."""
+    path = make_cxx(folder / "aarch64-linux-gnu-g++", target="aarch64-linux-gnu")
     for name in ("c++ headers/stdlib.h", *(f"parts/{name}" for name in ("libc.so.6", "libm.so.6", "libstdc++.so"))):
         (folder / name).touch()
     for found in folder.rglob(lacking or "nothing"):
@@ -147,6 +136,11 @@ def nvcc(tmp_path: Path) -> Nvcc:
     found = inspect_nvcc("here", str(toolkit / "bin/nvcc"), "13.0", [], {"PATH": "/bin:/usr/bin"}).nvcc
     assert found is not None
     return found
+
+
+def part_for(nvcc: Nvcc, packages: Path | str = "") -> Nvcc:
+    """The nvcc with its part for Arm, from its toolkit or from packages."""
+    return target_platform.for_target(nvcc, settings_with(target_packages=str(packages)), AARCH64)
 
 
 def error(call: Callable[[], object]) -> BuildError:
@@ -217,20 +211,6 @@ def test_two_builds_in_two_folders_are_the_same_bytes(arm_wheel: Wheel, arm_whee
 
 
 @needs_compiler
-@needs_clang
-def test_clang_makes_it_too_where_it_is_named(checkout: Checkout, build_root: Path) -> None:
-    made = build(checkout(), build_root / "arm clang", env={"TINY_CUDA": "off", "CXX": "clang++"}, config=FOR_ARM)
-
-    plan = made.manifest["plan"]
-    assert made.file.name.endswith("-py3-none-manylinux_2_28_aarch64.whl")
-    assert (plan["tools"]["cxx"]["kind"], plan["target"]["platform"]) == ("clang", "linux-aarch64")
-    assert AARCH64.is_target_of(plan["tools"]["cxx"]["target"])
-    for library in made.libraries.values():
-        assert int.from_bytes(library[18:20], "little") == 183  # System V ABI, EM_AARCH64
-        assert not any(text.encode() in library for text in (str(build_root), str(TORCH.root)))
-
-
-@needs_compiler
 @needs_parts
 @needs_cuda_torch
 @pytest.mark.slow
@@ -294,7 +274,7 @@ def test_cmake_is_told_the_platform_by_a_file_made_from_the_plan(tmp_path: Path)
 
     text = toolchain_file(tools["linux-aarch64"])
 
-    assert [name for name in told(Path(), tools["native"]) if name.endswith(".cmake")] == []
+    assert [name for name in recipe_files(Path(), tools["native"]) if name.endswith(".cmake")] == []
     assert {
         'set(CMAKE_SYSTEM_NAME "Linux")', 'set(CMAKE_SYSTEM_PROCESSOR "aarch64")',
         f'set(CMAKE_CXX_COMPILER "{machine.cxx}")', 'set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY "ONLY")',
@@ -303,7 +283,7 @@ def test_cmake_is_told_the_platform_by_a_file_made_from_the_plan(tmp_path: Path)
 
 def test_nvcc_finds_the_target_s_part_and_its_own_below_one_folder(nvcc: Nvcc, tmp_path: Path) -> None:
     part = make_part(tmp_path / "packages/nvidia/cu13")
-    found = target_platform.for_target(nvcc, settings_with(target_packages=str(tmp_path / "packages")), AARCH64)
+    found = part_for(nvcc, tmp_path / "packages")
 
     link_toolkit(tmp_path / "cuda", found)
 
@@ -317,7 +297,7 @@ def test_nvcc_finds_the_target_s_part_and_its_own_below_one_folder(nvcc: Nvcc, t
 
 def test_clang_finds_the_rest_of_the_toolkit_beside_the_target_s_part(nvcc_12: Nvcc, tmp_path: Path) -> None:
     packages = make_packages_12(tmp_path / "packages")
-    found = target_platform.for_target(nvcc_12, settings_with(target_packages=packages), AARCH64)
+    found = part_for(nvcc_12, packages)
 
     link_toolkit(tmp_path / "cuda", found)
 
@@ -326,15 +306,13 @@ def test_clang_finds_the_rest_of_the_toolkit_beside_the_target_s_part(nvcc_12: N
     assert (part / "nvvm/bin/cicc").is_file() == (part / "bin/ptxas").is_file() == bool(nvcc_12.clang)
 
 
-@pytest.mark.parametrize("told", ["", "--target=aarch64-linux-gnu"], ids=["gcc", "clang"])
-def test_clang_compiles_both_halves_for_the_host_compiler_s_platform(tmp_path: Path, told: str) -> None:
+def test_clang_compiles_both_halves_for_the_host_compiler_s_platform(tmp_path: Path) -> None:
     toolkit, calls = make_toolkit(tmp_path / "cuda", "12.9.86"), tmp_path / "calls"
     for name in ("clang++", "ptxas", "fatbinary"):
         make_program(toolkit / "bin" / name, f"""echo "$@" >> "{calls}"; echo "'sm_90' release 12.9, V12.9.86" """)
     answers = "-dumpmachine) echo aarch64-linux-gnu;; -print-libgcc-file-name) echo /gcc/aarch64/libgcc.a;;"
-    first = f'test "$1" = {told} || exit 1; shift; ' if told else ""
-    host = make_program(tmp_path / "c++", f'{first}case "$1" in {answers} *) exit 1;; esac')
-    words = ["--target-directory", "sbsa-linux", f"-ccbin={host}", *([f"-Xcompiler={told}"] if told else [])]
+    host = make_program(tmp_path / "c++", f'case "$1" in {answers} *) exit 1;; esac')
+    words = ["--target-directory", "sbsa-linux", f"-ccbin={host}"]
     words += ["-gencode=arch=compute_90,code=[sm_90,compute_90]", "-c", "twice.cu", "-o", "twice.o"]
 
     def compile_one() -> None:
@@ -358,17 +336,19 @@ def test_cmake_is_told_what_a_clang_for_the_platform_is_and_asks_an_nvcc(nvcc_12
     plan = machine.draw(platform="linux-aarch64")
     tools = machine.toolchain(settings_with({"CUDA_HOME": str(machine.toolkit), "CXX": str(machine.cxx)}, **FOR_ARM))
     packages = make_packages_12(tmp_path / "packages")
-    found = target_platform.for_target(nvcc_12, settings_with(target_packages=packages), AARCH64)
+    found = part_for(nvcc_12, packages)
 
-    told = cache_entries(tmp_path, plan, replace(tools, cuda=replace(tools.cuda, nvcc=found)))
+    tools = replace(tools, cuda=replace(tools.cuda, nvcc=found))
+    entries = cache_entries(tmp_path, plan, tools)
 
-    assert told["KERNELWHEEL_NVCC"] == ("12.9.86" if nvcc_12.clang else "")
-    assert told["KERNELWHEEL_LIBRARIES"].endswith(f"{TARGET}/lib")
+    assert entries["KERNELWHEEL_NVCC"] == ("12.9.86" if nvcc_12.clang else "")
+    assert entries["KERNELWHEEL_LIBRARIES"].endswith(f"{TARGET}/lib")
+    assert 'set(CMAKE_CUDA_FLAGS_INIT "--target-directory sbsa-linux")' in toolchain_file(tools)
 
 
 def test_the_toolkit_s_identity_has_the_target_s_part(nvcc: Nvcc, tmp_path: Path) -> None:
     make_part(tmp_path / "packages/nvidia/cu13")
-    found = target_platform.for_target(nvcc, settings_with(target_packages=str(tmp_path / "packages")), AARCH64)
+    found = part_for(nvcc, tmp_path / "packages")
 
     here, there = toolkit_identity(nvcc), toolkit_identity(found)
 
@@ -380,7 +360,7 @@ def test_the_toolkit_s_identity_has_the_target_s_part(nvcc: Nvcc, tmp_path: Path
 def test_a_cuda_library_that_an_extension_names_is_the_target_s(nvcc: Nvcc, tmp_path: Path) -> None:
     (nvcc.root / "lib64" / "libcublas.so.13").touch()
     part = make_part(tmp_path / "packages/nvidia/cu13")
-    found = target_platform.for_target(nvcc, settings_with(target_packages=str(tmp_path / "packages")), AARCH64)
+    found = part_for(nvcc, tmp_path / "packages")
 
     assert find_cuda_library("cublas", nvcc, tmp_path) == nvcc.root / "lib64" / "libcublas.so.13"
     assert find_cuda_library("cublas", found, tmp_path) is None
@@ -436,27 +416,15 @@ def test_a_build_for_x86_64_on_an_aarch64_machine_is_refused(monkeypatch: pytest
     for module in (platforms, target_platform):
         monkeypatch.setattr(module, "platform_name", lambda: "linux-aarch64")
 
-    caught = error(lambda: target_platform.platform_of(settings_with(platform="linux-x86_64")))
+    caught = error(lambda: target_platform.cross_platform(settings_with(platform="linux-x86_64")))
 
     assert str(caught).splitlines()[0] == "kernels for linux-x86_64 cannot be built on linux-aarch64"
     assert "natively" in caught.remedies[0]
 
 
-def test_without_a_cross_compiler_the_error_names_the_package_that_has_one(tmp_path: Path) -> None:
-    make_cxx(tmp_path / "bin" / "c++")
-
-    caught = error(lambda: find_cxx(settings_with(), {"PATH": str(tmp_path / "bin")}, None, AARCH64))
-
-    assert "aarch64-linux-gnu-g++: not on PATH" in caught.found
-    assert "apt-get install g++-aarch64-linux-gnu" in caught.remedies[0]
-
-
-@pytest.mark.parametrize("kind", ["gcc", "clang"])
 @pytest.mark.parametrize("lacking", ["stdlib.h", "vector", "crti.o", "libc.so.6", "libstdc++.so"])
-def test_a_cross_compiler_without_a_part_of_its_libc_or_libstdcxx_is_refused(
-    tmp_path: Path, lacking: str, kind: str
-) -> None:
-    path = make_cross_cxx(tmp_path / "bin", lacking, kind)
+def test_a_cross_compiler_without_a_part_of_its_libc_or_libstdcxx_is_refused(tmp_path: Path, lacking: str) -> None:
+    path = make_cross_cxx(tmp_path / "bin", lacking)
     chosen = settings_with({"CXX": str(path)})
 
     caught = error(lambda: find_cxx(chosen, {"PATH": "/bin:/usr/bin"}, None, AARCH64))
@@ -464,88 +432,41 @@ def test_a_cross_compiler_without_a_part_of_its_libc_or_libstdcxx_is_refused(
     assert f"{path}: lacks {lacking} of aarch64-linux-gnu" in caught.found
 
 
-def test_a_whole_cross_compiler_is_taken(tmp_path: Path) -> None:
+def test_a_whole_cross_compiler_is_taken_and_one_for_this_machine_refused(tmp_path: Path) -> None:
+    here = make_cxx(tmp_path / "bin" / "c++")
+    environ = {"PATH": str(here.parent)}
+
+    none = error(lambda: find_cxx(settings_with(), environ, None, AARCH64))
     path = make_cross_cxx(tmp_path / "bin")
+    found = find_cxx(settings_with(), {"PATH": f"{here.parent}:/bin"}, None, AARCH64)
+    named = error(lambda: find_cxx(settings_with({"CXX": str(here)}), {"PATH": "/bin"}, None, AARCH64))
 
-    found = find_cxx(settings_with(), {"PATH": f"{path.parent}:/bin"}, None, AARCH64)
-
+    assert "aarch64-linux-gnu-g++: not on PATH" in none.found
+    assert "apt-get install g++-aarch64-linux-gnu" in none.remedies[0]
     assert (found.path, found.target) == (path, "aarch64-linux-gnu")
+    assert named.found == f"{here}: compiles for x86_64-linux-gnu, not for aarch64-linux-gnu"
+    assert "and unset environment variable CXX" in named.remedies
 
 
-def test_a_named_clang_is_told_the_platform_and_a_gcc_goes_first(tmp_path: Path) -> None:
-    gcc, clang = make_cross_cxx(tmp_path / "bin"), make_cross_cxx(tmp_path / "bin", kind="clang")
-    environ = {"PATH": f"{clang.parent}:/bin:/usr/bin"}
-
-    by_default = find_cxx(settings_with(), environ, None, AARCH64)
-    named = find_cxx(settings_with({"CXX": "clang++"}), environ, None, AARCH64)
-    here = find_cxx(settings_with({"CXX": "clang++"}), environ)
-
-    assert (by_default.path, by_default.cross_target) == (gcc, "")
-    assert (named.path, named.cross_target, named.target) == (clang, "aarch64-linux-gnu", "aarch64-linux-gnu")
-    assert cxx_identity(named)["target"] == "aarch64-linux-gnu"
-    assert (here.cross_target, here.target) == ("", "x86_64-pc-linux-gnu")
-
-
-def test_a_clang_that_makes_no_code_for_the_platform_is_refused(tmp_path: Path) -> None:
-    path = make_cross_cxx(tmp_path / "bin", kind="clang")
-    path.write_text(path.read_text(encoding="utf-8").replace("aarch64 -", "amdgcn -"), encoding="utf-8")
-
-    caught = error(lambda: find_cxx(settings_with({"CXX": str(path)}), {"PATH": "/bin:/usr/bin"}, None, AARCH64))
-
-    assert caught.found == f"{path}: makes no code for aarch64 (clang -print-targets)"
-
-
-def test_cmake_and_nvcc_are_told_what_clang_compiles_for(nvcc: Nvcc, tmp_path: Path) -> None:
-    machine = make_machine(tmp_path / "machine")
-    clang, gcc = (
-        find_cxx(settings_with({"CXX": str(path)}), {"PATH": "/bin:/usr/bin"}, None, AARCH64)
-        for path in (make_cross_cxx(tmp_path / "bin", kind="clang"), make_cross_cxx(tmp_path / "bin"))
-    )
-    make_part(nvcc.root / TARGET)
-    tools = machine.toolchain(settings_with({"CXX": str(machine.cxx)}, cuda="off", **FOR_ARM))
-    cuda = replace(tools.cuda, nvcc=target_platform.for_target(nvcc, settings_with(), AARCH64))
-
-    with_clang, with_gcc = (toolchain_file(replace(tools, cxx=cxx, cuda=cuda)) for cxx in (clang, gcc))
-
-    assert 'set(CMAKE_CXX_COMPILER_TARGET "aarch64-linux-gnu")' in with_clang
-    assert "--target-directory sbsa-linux -Xcompiler=--target=aarch64-linux-gnu" in with_clang
-    assert 'set(CMAKE_SHARED_LINKER_FLAGS_INIT "--target=aarch64-linux-gnu")' in with_clang
-    assert "--target=" not in with_gcc
-
-
-def test_a_named_compiler_for_this_machine_is_refused(tmp_path: Path) -> None:
-    make_cross_cxx(tmp_path / "bin")
-    path = make_cxx(tmp_path / "bin" / "c++")
-
-    caught = error(lambda: find_cxx(settings_with({"CXX": str(path)}), {"PATH": "/bin"}, None, AARCH64))
-
-    assert caught.found == f"{path}: compiles for x86_64-linux-gnu, not for aarch64-linux-gnu"
-    assert "and unset environment variable CXX" in caught.remedies
-
-
-def test_the_toolkit_s_own_part_for_the_platform_is_taken(nvcc: Nvcc) -> None:
+def test_the_toolkit_s_own_part_for_the_platform_is_taken_or_else_one_that_pip_unpacked(
+    nvcc: Nvcc, tmp_path: Path
+) -> None:
+    unpacked = make_part(tmp_path / "packages/nvidia/cu13")
+    from_pip = part_for(nvcc, tmp_path / "packages")
     part = make_part(nvcc.root / TARGET)
+    own = part_for(nvcc, tmp_path / "packages")
 
-    found = target_platform.for_target(nvcc, settings_with(), AARCH64)
-
-    assert (found.include, found.cudart) == (part / "include", part / "lib/libcudart_static.a")
-    assert (found.path, found.root) == (nvcc.path, nvcc.root)
-
-
-def test_a_part_that_pip_unpacked_is_taken_where_the_toolkit_has_none(nvcc: Nvcc, tmp_path: Path) -> None:
-    part = make_part(tmp_path / "packages/nvidia/cu13")
-
-    found = target_platform.for_target(nvcc, settings_with(target_packages=str(tmp_path / "packages")), AARCH64)
-
-    assert found.target is not None
-    assert (found.target.name, found.target.lib) == ("sbsa-linux", part / "lib")
+    assert from_pip.target is not None
+    assert (from_pip.target.name, from_pip.target.lib) == ("sbsa-linux", unpacked / "lib")
+    assert (own.include, own.cudart) == (part / "include", part / "lib/libcudart_static.a")
+    assert (own.path, own.root) == (nvcc.path, nvcc.root)
 
 
 def test_pip_s_packages_for_cuda_12_are_put_together(nvcc_12: Nvcc, tmp_path: Path) -> None:
     make_part(tmp_path / "packages/nvidia/cu13")
     packages = make_packages_12(tmp_path / "packages")
 
-    found = target_platform.for_target(nvcc_12, settings_with(target_packages=packages), AARCH64)
+    found = part_for(nvcc_12, packages)
 
     assert found.target is not None
     assert found.include == found.target.include
@@ -560,25 +481,34 @@ def test_pip_s_packages_for_cuda_12_are_put_together(nvcc_12: Nvcc, tmp_path: Pa
     assert toolkit_identity(found)["crt"] != toolkit_identity(nvcc_12)["crt"]
 
 
+@pytest.mark.parametrize("lacking", PARTS)
+def test_a_part_that_is_not_whole_is_refused(nvcc: Nvcc, tmp_path: Path, lacking: str) -> None:
+    place = make_part(tmp_path / "packages/nvidia/cu13", lacking=lacking)
+
+    caught = error(lambda: part_for(nvcc, tmp_path / "packages"))
+
+    assert f"{place}: no {lacking.replace('cccl/', '')}" in caught.found
+
+
 @pytest.mark.parametrize("lacking", PARTS_12)
 def test_packages_for_cuda_12_that_are_not_whole_are_refused(nvcc_12: Nvcc, tmp_path: Path, lacking: str) -> None:
     packages = make_packages_12(tmp_path / "packages", lacking)
 
-    caught = error(lambda: target_platform.for_target(nvcc_12, settings_with(target_packages=packages), AARCH64))
+    caught = error(lambda: part_for(nvcc_12, packages))
 
     assert f"{packages}/nvidia: no {lacking.partition('/')[2]}" in caught.found.splitlines()
 
 
-def test_packages_for_another_release_of_cuda_12_are_refused(nvcc_12: Nvcc, tmp_path: Path) -> None:
+def test_parts_of_another_release_are_refused(nvcc: Nvcc, nvcc_12: Nvcc, tmp_path: Path) -> None:
+    make_part(tmp_path / "packages/nvidia/cu13", "13.2.1")
     packages = make_packages_12(tmp_path / "packages", minor=8)
 
-    caught = error(lambda: target_platform.for_target(nvcc_12, settings_with(target_packages=packages), AARCH64))
-
-    assert "no CUDA 12.9.86, as nvcc (its cudart is for 12.8)" in caught.found
+    assert "no CUDA 13.0.88, as nvcc (its cudart is for 13.2)" in error(lambda: part_for(nvcc, packages)).found
+    assert "no CUDA 12.9.86, as nvcc (its cudart is for 12.8)" in error(lambda: part_for(nvcc_12, packages)).found
 
 
 def test_the_error_names_the_packages_for_cuda_12(nvcc_12: Nvcc) -> None:
-    caught = error(lambda: target_platform.for_target(nvcc_12, settings_with(), AARCH64))
+    caught = error(lambda: part_for(nvcc_12))
 
     assert "--platform manylinux_2_17_aarch64 'nvidia-cuda-runtime-cu12==12.9.*'" in caught.remedies[0]
     assert "'nvidia-cuda-cccl-cu12==12.9.*' 'nvidia-cuda-nvcc-cu12==12.9.*', and -C target" in caught.remedies[0]
@@ -598,7 +528,7 @@ def test_no_packages_are_named_that_have_no_static_cuda_runtime(nvcc_12: Nvcc) -
 
 
 def test_a_toolkit_without_its_part_for_the_platform_is_refused_with_the_commands(nvcc: Nvcc) -> None:
-    caught = error(lambda: target_platform.for_target(nvcc, settings_with(), AARCH64))
+    caught = error(lambda: part_for(nvcc))
 
     assert f"{nvcc.root / TARGET}: no include/cuda_runtime.h" in caught.found
     assert "--platform manylinux_2_17_aarch64 'nvidia-cuda-runtime==13.0.*'" in caught.remedies[0]
@@ -606,180 +536,34 @@ def test_a_toolkit_without_its_part_for_the_platform_is_refused_with_the_command
     assert any("cuda=off" in remedy for remedy in caught.remedies)
 
 
-@pytest.mark.parametrize("lacking", PARTS)
-def test_a_part_that_is_not_whole_is_refused(nvcc: Nvcc, tmp_path: Path, lacking: str) -> None:
-    place = make_part(tmp_path / "packages/nvidia/cu13", lacking=lacking)
+def test_modules_and_libraries_on_all_of_torch_are_refused_before_anything_is_looked_for() -> None:
+    caught = error(lambda: find_toolchain(settings_with(**FOR_ARM), {}, binds_torch=True))
 
-    caught = error(
-        lambda: target_platform.for_target(nvcc, settings_with(target_packages=str(tmp_path / "packages")), AARCH64)
-    )
-
-    assert f"{place}: no {lacking.replace('cccl/', '')}" in caught.found
-
-
-def test_a_part_of_another_release_is_refused(nvcc: Nvcc, tmp_path: Path) -> None:
-    make_part(tmp_path / "packages/nvidia/cu13", "13.2.1")
-
-    caught = error(
-        lambda: target_platform.for_target(nvcc, settings_with(target_packages=str(tmp_path / "packages")), AARCH64)
-    )
-
-    assert "no CUDA 13.0.88, as nvcc (its cudart is for 13.2)" in caught.found
-
-
-def test_a_torch_of_another_version_than_the_target_s_is_refused(tmp_path: Path) -> None:
-    here = read_torch(make_torch(tmp_path / "site", "2.11.0+cpu"))
-    make_torch(tmp_path / "packages", "2.13.0+cu130", "13.0")
-    chosen = settings_with(target_packages=str(tmp_path / "packages"))
-
-    caught = error(lambda: target_platform.find_target(chosen, AARCH64, here))
-
-    assert "torch 2.13.0+cu130" in caught.required
-    assert "torch 2.11.0+cpu" in caught.found
-    assert "pip install 'torch==2.13.0'" in caught.remedies[0]
-
-
-def with_target_torch(machine: Machine, folder: Path) -> toolchain.Toolchain:
-    """What a machine compiles with, for Arm and beside the torch in a folder."""
-    chosen = settings_with({"CUDA_HOME": str(machine.toolkit), "CXX": str(machine.cxx)}, **FOR_ARM)
-    tools = machine.toolchain(chosen)
-    target = target_platform.find_target(settings_with(target_packages=str(folder)), AARCH64, tools.torch)
-    return replace(tools, cross=target)
-
-
-def test_the_same_headers_of_the_target_s_torch_are_taken_and_others_refused(tmp_path: Path) -> None:
-    machine, facts = make_machine(tmp_path / "machine"), PackageFacts("tiny", "native", "2.10", "stable")
-    theirs = make_torch(tmp_path / "packages", "2.11.0+cu990", "99.0")
-
-    def draw() -> Plan:
-        tools = with_target_torch(machine, tmp_path / "packages")
-        return plan_of(facts, "1.2.3", machine.sources, tools.settings, tools)
-
-    assert draw() == machine.draw(**FOR_ARM)
-    (theirs / "include/torch/csrc/stable/library.h").write_text("// another ABI\n", encoding="utf-8")
-    assert "1 that differ: torch/csrc/stable/library.h" in error(draw).found
-
-
-# Modules, and libraries on all of torch
-
-
-def for_modules(folder: Path, *, cuda: str = "auto", python: bool = True) -> toolchain.Toolchain:
-    """What a machine compiles with for Arm that was given the target's torch and, unless told not to, its Python."""
-    machine = make_machine(folder / "machine")
-    theirs = make_torch(folder / "packages", "2.11.0+cu990", "99.0")
-    (theirs / "_C.cpython-312-aarch64-linux-gnu.so").touch()
-    make_target_python(folder / "python")
-    tools = with_target_torch(machine, folder / "packages")
-    given = {"target_packages": str(folder / "packages"), "target_python": str(folder / "python") if python else ""}
-    return replace(tools, settings=settings_with({"CUDA_HOME": str(machine.toolkit)}, cuda=cuda, **FOR_ARM, **given))
-
-
-def test_modules_are_compiled_for_the_target_s_python_and_torch(tmp_path: Path) -> None:
-    tools = target_platform.on_its_torch(for_modules(tmp_path), python=True)
-    tools = replace(tools, cuda=replace(tools.cuda, nvcc=None))
-    facts = PackageFacts("tiny", "native", "2.10", "torch")
-    machine = Machine(tmp_path / "machine")
-
-    plan = plan_of(facts, "1.2.3", machine.sources, tools.settings, tools)
-
-    assert plan.binding == Binding("cp312", "2.11.0+cu990")
-    assert header_folders(plan, tools)["python"] == (tmp_path / "python/include/python3.12",)
-    assert tools.torch.root == tmp_path / "packages/torch"
-
-
-def test_libraries_on_all_of_torch_need_no_python(tmp_path: Path) -> None:
-    tools = target_platform.on_its_torch(for_modules(tmp_path, python=False), python=False)
-
-    assert tools.torch.root == tmp_path / "packages/torch"
-
-
-def test_a_build_for_this_machine_keeps_its_torch(tmp_path: Path) -> None:
-    machine = make_machine(tmp_path)
-    tools = machine.toolchain(settings_with({"CUDA_HOME": str(machine.toolkit), "CXX": str(machine.cxx)}))
-
-    assert target_platform.on_its_torch(tools, python=True) is tools
-
-
-def test_without_the_target_s_torch_or_python_modules_are_refused_with_the_commands(tmp_path: Path) -> None:
-    machine = make_machine(tmp_path)
-    chosen = settings_with({"CUDA_HOME": str(machine.toolkit), "CXX": str(machine.cxx)}, **FOR_ARM)
-    tools = machine.toolchain(chosen)
-
-    both = error(lambda: target_platform.on_its_torch(tools, python=True))
-    torch_alone = error(lambda: target_platform.on_its_torch(tools, python=False))
-    python_alone = error(
-        lambda: target_platform.on_its_torch(for_modules(tmp_path / "other", python=False), python=True)
-    )
-
-    assert both.required == "torch for linux-aarch64, and the headers of the Python that imports it"
-    assert [line.split(":")[0] for line in both.found.splitlines()] == ["no torch for it", "no Python for it"]
-    assert "'torch==2.11.0', and -C target-packages=DIR" in both.remedies[0]
-    assert "-C target-python=DIR" in both.remedies[1]
-    assert (torch_alone.required, torch_alone.found.count("\n")) == ("torch for linux-aarch64", 0)
-    assert python_alone.found == "no Python for it: target-python is not set"
-    assert python_alone.remedies[-1] == "or build it natively, on a machine with linux-aarch64"
-
-
-def test_a_torch_for_another_python_than_the_target_s_is_refused(tmp_path: Path) -> None:
-    tools = for_modules(tmp_path)
-    root = tmp_path / "packages/torch"
-    (root / "_C.cpython-312-aarch64-linux-gnu.so").rename(root / "_C.cpython-311-aarch64-linux-gnu.so")
-
-    caught = error(lambda: target_platform.on_its_torch(tools, python=True))
-
-    assert caught.found == "_C.cpython-311-aarch64-linux-gnu.so"
-    assert caught.required.startswith("_C.cpython-312-aarch64-linux-gnu.so and lib/libtorch_python.so")
-
-
-def test_cuda_modules_need_a_torch_with_cuda_for_the_target(tmp_path: Path) -> None:
-    tools = for_modules(tmp_path)
-    assert tools.cross is not None
-    assert tools.cross.torch is not None
-    without = replace(tools, cross=replace(tools.cross, torch=replace(tools.cross.torch, version="2.11.0", cuda=None)))
-
-    caught = error(lambda: target_platform.on_its_torch(without, python=True))
-
-    assert (caught.required, caught.found) == ("one for CUDA 99.0", "torch 2.11.0, for CPUs alone")
-    assert "-C cuda=off" in caught.remedies[1]
+    assert "what is compiled on all of torch cannot be built for linux-aarch64 here" in caught.problem
+    assert caught.remedies == ("build it natively, on a machine with linux-aarch64",)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("config", "env", "said"),
-    [
-        ({"platform": "linux-armv9"}, {}, "option 'platform' cannot be 'linux-armv9'"),
-        (FOR_ARM, {"CXX": "/usr/bin/c++"}, "no C++ compiler for linux-aarch64"),
-    ],
-)
-def test_a_build_that_cannot_be_ends_before_it_compiles(
-    tiny_checkout: Path, tmp_path: Path, config: Mapping[str, str], env: Mapping[str, str], said: str
-) -> None:
-    output = refused_build(tiny_checkout, tmp_path / "out", config=config, env={"TINY_CUDA": "off", **env})
+def test_a_build_that_cannot_be_ends_before_it_compiles(tiny_checkout: Path, tmp_path: Path) -> None:
+    env = {"TINY_CUDA": "off", "CXX": "/usr/bin/c++"}
 
-    assert said in output
+    output = refused_build(tiny_checkout, tmp_path / "out", config=FOR_ARM, env=env)
+
+    assert "no C++ compiler for linux-aarch64" in output
     assert "compiling tiny" not in output
 
 
-def test_what_is_compiled_at_run_time_is_for_this_machine(compiled_natively: str) -> None:
-    assert compiled_natively == platforms.platform_name()
-
-
-@pytest.fixture
-def compiled_natively(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The platform of a Plan that is drawn up at run time, although the settings name another one."""
-    from kernelwheel.compiler import build_or_reuse
-    from kernelwheel.compiler.compile_job import read_job
-    from kernelwheel.runtime.compile_into_store import compile_request
-    from kernelwheel.runtime.installed import InstalledPackage
-    from kernelwheel.runtime.selection import Request
-
+def test_what_is_compiled_at_run_time_is_for_this_machine(tmp_path: Path) -> None:
+    """Although the settings name another platform."""
     machine = make_machine(tmp_path)
-    monkeypatch.setattr(build_or_reuse, "find_toolchain", lambda chosen, *_, **__: machine.toolchain(chosen))
     chosen = settings_with({"CUDA_HOME": str(machine.toolkit), "CXX": str(machine.cxx)}, **FOR_ARM)
     package = InstalledPackage("tiny", "1.2.3", tmp_path / "none", {})
     vars(package)["source"] = sources_of(PackageFacts("tiny", "native", "2.10", "stable"), machine.sources)
     request = compile_request(package, hosts.probe(), Request("cpu"), chosen)
-    return build_or_reuse.create_plan_for(read_job(request.to_json(), {}), {}).plan.platform
+
+    job = read_job(request.to_json(), {})
+
+    assert create_plan_for(job, machine.toolchain(job.settings)).plan.platform == platforms.platform_name()
 
 
 @needs_compiler

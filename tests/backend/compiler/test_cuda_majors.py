@@ -7,15 +7,17 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kernelwheel.cli.manifest_text import manifest_text
 from kernelwheel.cli.prediction import predict
-from kernelwheel.compiler.build_or_reuse import create_plan_for, nvcc_limits
+from kernelwheel.compiler.build_or_reuse import create_plan_for
 from kernelwheel.compiler.compile_job import CompileJob, read_job
-from kernelwheel.compiler.toolchain import toolchain
+from kernelwheel.compiler.find_toolchain import nvcc_limits, toolchain_for
 from kernelwheel.compiler.toolchain.cuda import CudaDecision, decide_cuda, no_nvcc
 from kernelwheel.compiler.toolchain.nvcc import LIKE_TORCH, NvccLimits, inspect_nvcc
+from kernelwheel.compiler.toolchain.toolkit import Nvcc
 from kernelwheel.compiler.toolchain.torch_files import Torch, read_torch
 from kernelwheel.project.extension import is_of_cuda_major
 from kernelwheel.project.package import Abi, PackageFacts, split_table
@@ -57,6 +59,13 @@ def decide(
     """The decision with no nvcc on PATH except in `path`, and with the variables that name one."""
     seen = {"PATH": str(path), **(named or {})}
     return decide_cuda(settings_with(seen), read_torch(torch_root), seen, limits=limits)
+
+
+def taken(torch_root: Path, limits: NvccLimits = OPERATORS, **places: Any) -> Nvcc:
+    """The nvcc that is taken."""
+    nvcc = decide(torch_root, limits, **places).nvcc
+    assert nvcc is not None
+    return nvcc
 
 
 # Which nvcc
@@ -101,10 +110,7 @@ def test_of_several_nvccs_of_other_majors_the_first_is_taken(tmp_path: Path, cud
     first = make_toolkit(cuda_torch.parent / "nvidia/cu12", "12.8.93")
     toolkit = make_toolkit(tmp_path / "toolkit", "13.2.86")
 
-    decision = decide(cuda_torch, path=toolkit / "bin")
-
-    assert decision.nvcc is not None
-    assert decision.nvcc.root == first
+    assert taken(cuda_torch, path=toolkit / "bin").root == first
 
 
 @pytest.mark.parametrize(("variable", "place"), [("CUDACXX", "bin/nvcc"), ("CUDA_HOME", "")])
@@ -115,27 +121,8 @@ def test_an_nvcc_that_the_user_names_is_taken_whatever_its_major(
     toolkit = make_toolkit(tmp_path / "toolkit", "12.8.93")
     named = {variable: str(toolkit / place)}
 
-    for_operators, for_modules = decide(cuda_torch, named=named).nvcc, decide(cuda_torch, LIKE_TORCH, named=named).nvcc
-
-    assert for_operators is not None
-    assert for_operators.root == toolkit
-    assert for_modules is not None
-    assert for_modules.root == beside_torch
-
-
-def test_two_toolkits_that_both_will_do_are_refused_for_operators_and_not_for_modules(
-    tmp_path: Path, cuda_torch: Path
-) -> None:
-    other, same = make_toolkit(tmp_path / "other", "12.8.93"), make_toolkit(tmp_path / "same")
-    named = {"CUDACXX": f"{other}/bin/nvcc", "CUDA_HOME": str(same)}
-
-    with pytest.raises(SettingsError, match="name two CUDA toolkits") as caught:
-        decide(cuda_torch, named=named)
-
-    assert caught.value.required == "one toolkit"
-    for_modules = decide(cuda_torch, LIKE_TORCH, named=named).nvcc
-    assert for_modules is not None
-    assert for_modules.root == same
+    assert taken(cuda_torch, named=named).root == toolkit
+    assert taken(cuda_torch, LIKE_TORCH, named=named).root == beside_torch  # for modules
 
 
 @pytest.mark.parametrize(
@@ -160,10 +147,9 @@ def test_an_nvcc_of_torch_s_major_is_taken_whatever_the_driver(tmp_path: Path, c
     """What torch itself cannot use is not for the choice of a compiler to find."""
     toolkit = make_toolkit(tmp_path / "toolkit")
 
-    decision = decide(cuda_torch, NvccLimits(any_major=True, driver=(12, 0)), named={"CUDA_HOME": str(toolkit)})
+    nvcc = taken(cuda_torch, NvccLimits(any_major=True, driver=(12, 0)), named={"CUDA_HOME": str(toolkit)})
 
-    assert decision.nvcc is not None
-    assert decision.nvcc.root == toolkit
+    assert nvcc.root == toolkit
 
 
 @pytest.mark.parametrize(
@@ -211,7 +197,7 @@ def earlier_cuda(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine with a torch for CUDA 12.8 and the nvcc of 13.2 alone; returns a folder with sources."""
     machine = make_machine(tmp_path / "machine")
     torch = read_torch(make_torch(tmp_path / "site", "2.10.0+cu128", "12.8"))
-    monkeypatch.setattr(toolchain, "find_torch", lambda: torch)
+    monkeypatch.setattr("kernelwheel.compiler.find_toolchain.find_torch", lambda: torch)
     monkeypatch.setattr(compiler_process, "_run", run_here)
     monkeypatch.setenv("CUDA_HOME", str(make_toolkit(tmp_path / "toolkit", "13.2.86", GPU_CODES["13.2"])))
     monkeypatch.setenv("CXX", str(make_cxx(tmp_path / "c++")))
@@ -274,7 +260,8 @@ def draw_here(folder: Path, host: Host, abi: Abi = "stable", **environ: str) -> 
     package = InstalledPackage("tiny", "1.2.3", folder.parent / "none", {})
     vars(package)["source"] = sources_of(PackageFacts("tiny", "native", "2.10", abi), folder)
     request = compile_request(package, host, Request("cuda"), settings_with({**os.environ, **environ}))
-    plan = create_plan_for(read_job(request.to_json(), {**os.environ, **environ}), os.environ).plan
+    job = read_job(request.to_json(), {**os.environ, **environ})
+    plan = create_plan_for(job, toolchain_for(job, os.environ)).plan
     assert plan.cuda is not None
     assert plan.cuda.sass == ("9.0",)
     return plan.cuda.toolkit["version"]

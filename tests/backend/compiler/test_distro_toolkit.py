@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from folders import BACKEND
 from kernelwheel.compiler.toolchain.nvcc import NvccCandidate, inspect_nvcc
+from kernelwheel.compiler.toolchain.toolkit import Nvcc
 from kernelwheel.compiler.toolchain.toolkit_identity import toolkit_identity
 from processes import RunPython
 from standins import make_distro_toolkit, make_program, make_toolkit
@@ -27,40 +28,33 @@ def nvcc(tmp_path: Path) -> Path:
     return make_distro_toolkit(tmp_path / "usr")
 
 
-def test_it_is_usable_and_has_every_part(nvcc: Path) -> None:
-    found = inspect(nvcc).nvcc
+def found(nvcc: Path, path: Path | None = None) -> Nvcc:
+    whole = inspect(nvcc, path).nvcc
+    assert whole is not None
+    return whole
 
-    assert found is not None
-    assert found.version == "12.4.131"
-    assert found.cudart is not None
+
+def test_it_is_usable_and_has_every_part_and_of_the_system_s_headers_its_own_alone(nvcc: Path) -> None:
+    whole = found(nvcc)
+
+    assert whole.version == "12.4.131"
+    assert whole.cudart is not None
     for name in ("bin/nvcc", "bin/ptxas", "bin/fatbinary", "bin/cuobjdump", "nvvm/bin/cicc", "bin/cicc"):
-        assert os.access(found.root / name, os.X_OK), name
-    assert (found.root / "nvvm/libdevice/libdevice.10.bc").is_file()
-    assert (found.include / "cuda_runtime.h").is_file()
-
-
-def test_of_the_system_s_headers_it_has_its_own_alone(nvcc: Path) -> None:
-    found = inspect(nvcc).nvcc
-
-    assert found is not None
-    assert (found.include / "crt/host_config.h").is_file()
-    assert not (found.include / "stdlib.h").exists()
+        assert os.access(whole.root / name, os.X_OK), name
+    assert (whole.root / "nvvm/libdevice/libdevice.10.bc").is_file()
+    assert [(whole.include / name).is_file() for name in ("cuda_runtime.h", "crt/host_config.h")] == [True, True]
+    assert not (whole.include / "stdlib.h").exists()
 
 
 def test_it_is_identified_by_the_content_of_its_own_parts_whatever_is_on_path(nvcc: Path, tmp_path: Path) -> None:
     other = make_toolkit(tmp_path / "other", "13.0.88")
     make_program(other / "bin/ptxas", "echo another")
 
-    def identity() -> dict[str, str]:
-        found = inspect(nvcc, other / "bin").nvcc
-        assert found is not None
-        return toolkit_identity(found)
-
-    before = identity()
-    assert identity() == before
-    assert (other / "bin/ptxas").is_file()
+    before = toolkit_identity(found(nvcc, other / "bin"))
     make_program(nvcc.with_name("ptxas"), "echo ptxas of another version")
-    changed = identity()
+    changed = toolkit_identity(found(nvcc, other / "bin"))
+
+    assert toolkit_identity(found(nvcc)) == changed
     assert {part for part in before if before[part] != changed[part]} == {"nvcc"}
 
 

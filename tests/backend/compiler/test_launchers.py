@@ -20,7 +20,8 @@ import pytest
 from builds import TORCH, Wheel, build
 from editables import SMALL, make_editable
 from kernelwheel.compiler.compile import compile_plan
-from kernelwheel.compiler.toolchain import toolchain
+from kernelwheel.compiler.find_toolchain import find_toolchain
+from kernelwheel.compiler.toolchain.cxx import find_cxx
 from kernelwheel.compiler.toolchain.launchers import Launchers, find_launchers
 from kernelwheel.project import build_settings as settings
 from kernelwheel.project.package import PackageFacts
@@ -77,7 +78,7 @@ def test_cxx_may_name_a_launcher_before_the_compiler(programs: dict[str, str]) -
     chosen = settings.resolve("tiny", {}, {**programs, "CXX": "ccache g++"})
 
     assert find_launchers(chosen, programs, True) == Launchers(cxx=(f"{programs['PATH']}/ccache",))
-    assert toolchain.find_cxx(chosen, programs).path == Path(programs["PATH"]) / "g++"
+    assert find_cxx(chosen, programs).path == Path(programs["PATH"]) / "g++"
 
 
 def test_a_compiler_in_a_folder_with_spaces_is_no_launcher(programs: dict[str, str], tmp_path: Path) -> None:
@@ -85,7 +86,7 @@ def test_a_compiler_in_a_folder_with_spaces_is_no_launcher(programs: dict[str, s
     chosen = settings_with(cxx=str(path))
 
     assert find_launchers(chosen, programs, True) == Launchers()
-    assert toolchain.find_cxx(chosen, programs).path == path
+    assert find_cxx(chosen, programs).path == path
 
 
 @pytest.mark.parametrize("written", ["g++ -m64", "ccache g++ -O2"])
@@ -97,12 +98,10 @@ def test_options_in_cxx_are_refused_with_the_place_for_them(programs: dict[str, 
     assert f"CXXFLAGS={written.split()[-1]}" in caught.value.remedies[0]
 
 
-def test_two_launchers_for_one_compiler_are_an_error(programs: dict[str, str]) -> None:
-    with pytest.raises(SettingsError, match="two launchers") as caught:
-        launchers({**programs, "CXX": "ccache g++"}, compiler_launcher="sccache")
+def test_of_two_launchers_for_one_compiler_the_one_beside_its_name_runs_it(programs: dict[str, str]) -> None:
+    ccache, sccache = ((f"{programs['PATH']}/{name}",) for name in ("ccache", "sccache"))
 
-    assert "environment variable CXX" in caught.value.found
-    assert "-C compiler_launcher" in caught.value.found
+    assert launchers({**programs, "CXX": "ccache g++"}, compiler_launcher="sccache") == Launchers(ccache, sccache)
 
 
 def test_a_launcher_gets_its_own_variables_and_none_that_changes_the_compiler() -> None:
@@ -130,7 +129,7 @@ def test_a_launcher_runs_every_compile_and_the_bytes_are_the_same(
     made = []
     for name, option in (("with", {"compiler_launcher": str(launcher)}), ("without", {})):
         chosen = settings_with(cuda="off", **option)
-        tools = toolchain.find_toolchain(chosen, os.environ)
+        tools = find_toolchain(chosen, os.environ)
         native = editable.checkout / "native"
         plan = plan_of(PackageFacts("tiny", "native", "2.10"), "1.2.3", native, chosen, tools)
         compile_plan(

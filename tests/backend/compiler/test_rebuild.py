@@ -19,10 +19,9 @@ import pytest
 from builds import NATIVE, TORCH, Wheel, build, cache_of, contents, needs_cuda_torch, remove_work
 from editables import REQUIRE, SMALL, Editable, make_editable, make_user
 from kernelwheel.compiler.compile import compile_plan
-from kernelwheel.compiler.toolchain import toolchain
-from kernelwheel.compiler.toolchain.toolchain import Torch
-from kernelwheel.compiler.toolchain.torch_files import read_torch
-from kernelwheel.compiler.work_folder import Work, lay_out, work_path
+from kernelwheel.compiler.find_toolchain import find_toolchain
+from kernelwheel.compiler.toolchain.torch_files import Torch, read_torch
+from kernelwheel.compiler.work_folder import prepare_workdir, work_path
 from kernelwheel.project.package import PackageFacts
 from kernelwheel.runtime.errors import BuildError
 from kernelwheel.runtime.files import file_sha256
@@ -215,7 +214,7 @@ class Project:
     def compile(self, say: Callable[[str], None] = lambda line: None) -> tuple[list[str], bytes]:
         """The files that were compiled now, and the library."""
         chosen = settings_with(cuda="off", cxx=self.editable.environment["CXX"])
-        tools = toolchain.find_toolchain(chosen, os.environ)
+        tools = find_toolchain(chosen, os.environ)
         tools = replace(tools, torch=self.torch or tools.torch)
         self.plan = plan_of(PackageFacts("tiny", "native", "2.10"), "1.2.3", self.native, chosen, tools)
         out = Path(tempfile.mkdtemp(dir=self.editable.folder))
@@ -428,7 +427,7 @@ def test_sources_that_are_edited_while_they_are_built_are_an_error(tmp_path: Pat
     tools = machine.toolchain(settings_with(cuda="off", cxx=str(machine.cxx)))
 
     with pytest.raises(BuildError, match="edited during the build"):
-        lay_out(Work(tmp_path / "work", ()), plan, tools, machine.sources, {}, {})
+        prepare_workdir(tmp_path / "work", plan, tools, machine.sources, {}, {})
 
 
 @needs_cuda_torch

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from dataclasses import replace
@@ -11,14 +10,9 @@ from pathlib import Path
 import pytest
 from editables import Editable
 from folders import BACKEND
-from kept import relabel
 from kernelwheel.compiler import jobs, resources
-from kernelwheel.compiler.jobs import DEFAULT_PEAK_MB, SMALLEST_PEAK_MB
 from kernelwheel.compiler.resources import Resources
-from kernelwheel.runtime import manifest as manifests
-from kernelwheel.runtime.store import Store
 from processes import RunPython
-from samples import CUDA_LIBRARY, rewrite_manifest
 
 pytestmark = pytest.mark.once
 
@@ -30,37 +24,31 @@ PLENTY = Resources(8, "CPU affinity", 64 * 1024, "MemAvailable")
 
 
 @pytest.mark.parametrize(
-    ("cores", "memory_mb", "peak", "count"),
+    ("cores", "memory_mb", "count"),
     [
-        (8, 64 * 1024, 1024, 8),  # limited by cores
-        (8, 3 * 1024, 1024, 3),  # limited by memory
-        (8, 3 * 1024 - 1, 1024, 2),
-        (8, 100, 1024, 1),  # at least one
-        (8, None, 1024, 8),  # memory not known
-        (8, 3 * 1024, None, 3 * 1024 // DEFAULT_PEAK_MB),
-        (8, 1024, 1, 1024 // SMALLEST_PEAK_MB),  # the real compiler ran in another process, unmeasured
+        (8, 64 * 1024, 8),  # limited by cores
+        (8, 3 * 1024, 3),  # limited by memory
+        (8, 3 * 1024 - 1, 2),
+        (8, 100, 1),  # at least one
+        (8, None, 8),  # memory not known
     ],
 )
-def test_as_many_run_as_there_are_cores_and_memory_for(
-    cores: int, memory_mb: int | None, peak: int | None, count: int
-) -> None:
+def test_as_many_run_as_there_are_cores_and_memory_for(cores: int, memory_mb: int | None, count: int) -> None:
     there = Resources(cores, "CPU affinity", memory_mb, "MemAvailable")
 
-    assert jobs.plan_jobs(0, there, peak).count == count
+    assert jobs.plan_jobs(0, there).count == count
 
 
 def test_the_reason_names_each_number_and_where_it_came_from() -> None:
     there = Resources(3, "CPU quota of /a", 2048, "limit of /b")
 
-    assert jobs.plan_jobs(0, there, 512).because == (
-        "3 cores (CPU quota of /a), 2048 MB of memory (limit of /b), 512 MB per compiler (measured in an earlier build)"
-    )
-    assert "(assumed)" in jobs.plan_jobs(0, there, None).because
+    because = "3 cores (CPU quota of /a), 2048 MB of memory (limit of /b), 1024 MB per compiler"
+    assert jobs.plan_jobs(0, there).because == because
 
 
 @pytest.mark.parametrize("setting", [1, 7, 64])
 def test_the_setting_is_taken_as_it_is(setting: int) -> None:
-    assert jobs.plan_jobs(setting, replace(PLENTY, memory_mb=1), 4096).count == setting
+    assert jobs.plan_jobs(setting, replace(PLENTY, memory_mb=1)).count == setting
 
 
 @pytest.mark.parametrize(
@@ -68,13 +56,6 @@ def test_the_setting_is_taken_as_it_is(setting: int) -> None:
 )
 def test_half_of_those_that_can_have_run_is_what_is_tried_next(at_once: int, steps: int | None, count: int) -> None:
     assert jobs.fewer(at_once, steps) == count
-
-
-@pytest.mark.parametrize(
-    ("kilobytes", "peak"), [(0, 256), (255 * 1024, 256), (256 * 1024, 256), (256 * 1024 + 1, 512), (700 * 1024, 1024)]
-)
-def test_a_peak_is_rounded_up_to_a_power_of_two(kilobytes: int, peak: int) -> None:
-    assert jobs.rounded_peak(kilobytes) == peak
 
 
 # What a build may use, on simulated machines
@@ -122,18 +103,33 @@ def memory_of(root: Path) -> tuple[int | None, str]:
     return found.memory_mb, found.memory_from
 
 
-def test_without_control_groups_the_machine_s_available_memory_counts(tmp_path: Path) -> None:
-    assert memory_of(lay_out(tmp_path, {})) == (32 * 1024, "MemAvailable")
+AVAILABLE = (32 * 1024, "MemAvailable")
+STAT = f"anon {GB}\nfile {3 * GB}\nshmem {GB}\ninactive_file {GB}\nactive_file {GB}\n"
+# The group of this process, the files of groups, and what is left, in MB, and by what.
+MACHINES: dict[str, tuple[str, dict[str, str], tuple[int, str]]] = {
+    "no limit": ("/a", {"a/memory.max": "max\n", "a/memory.high": "max\n", "a/memory.current": "4096\n"}, AVAILABLE),
+    "a limit of another group": ("/a", {"b/memory.max": f"{GB}\n", "b/memory.current": "0\n"}, AVAILABLE),
+    # Cached files give way, and do not count as used.
+    "cached files": (
+        "/a", {"a/memory.max": f"{8 * GB}\n", "a/memory.current": f"{5 * GB}\n", "a/memory.stat": STAT},
+        (5 * 1024, "limit of /sys/fs/cgroup/a"),
+    ),
+    "over the limit": (
+        "/a", {"a/memory.high": f"{GB}\n", "a/memory.current": f"{2 * GB}\n"}, (0, "limit of /sys/fs/cgroup/a"),
+    ),
+}  # fmt: skip
 
 
-def test_where_nothing_says_how_much_memory_there_is_none_is_known(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("path", "groups", "left"), MACHINES.values(), ids=MACHINES)
+def test_what_a_group_leaves_of_the_machine_s_memory(
+    tmp_path: Path, path: str, groups: dict[str, str], left: tuple[int, str]
+) -> None:
+    assert memory_of(version_2(tmp_path, path, groups)) == left
+
+
+def test_without_control_groups_the_machine_s_available_memory_counts_if_it_is_known(tmp_path: Path) -> None:
     assert memory_of(tmp_path)[0] is None
-
-
-def test_groups_without_a_limit_leave_what_the_machine_has(tmp_path: Path) -> None:
-    root = version_2(tmp_path, "/a", {"a/memory.max": "max\n", "a/memory.high": "max\n", "a/memory.current": "4096\n"})
-
-    assert memory_of(root) == (32 * 1024, "MemAvailable")
+    assert memory_of(lay_out(tmp_path, {})) == AVAILABLE
 
 
 @pytest.mark.parametrize("file", ["memory.max", "memory.high"])
@@ -144,25 +140,6 @@ def test_the_tightest_limit_of_a_group_or_one_around_it_counts(tmp_path: Path, f
     groups[f"{group}/{file}"] = f"{4 * GB}\n"
 
     assert memory_of(version_2(tmp_path, "/a/b/c", groups)) == (3 * 1024, f"limit of /sys/fs/cgroup/{group}")
-
-
-def test_a_group_beside_ours_does_not_count(tmp_path: Path) -> None:
-    root = version_2(tmp_path, "/a", {"b/memory.max": f"{GB}\n", "b/memory.current": "0\n", "a/memory.max": "max\n"})
-
-    assert memory_of(root) == (32 * 1024, "MemAvailable")
-
-
-def test_cached_files_give_way_and_do_not_count_as_used(tmp_path: Path) -> None:
-    stat = f"anon {GB}\nfile {3 * GB}\nshmem {GB}\ninactive_file {GB}\nactive_file {GB}\n"
-    groups = {"a/memory.max": f"{8 * GB}\n", "a/memory.current": f"{5 * GB}\n", "a/memory.stat": stat}
-
-    assert memory_of(version_2(tmp_path, "/a", groups))[0] == 5 * 1024
-
-
-def test_a_group_that_is_over_its_limit_leaves_nothing(tmp_path: Path) -> None:
-    root = version_2(tmp_path, "/a", {"a/memory.high": f"{GB}\n", "a/memory.current": f"{2 * GB}\n"})
-
-    assert memory_of(root)[0] == 0
 
 
 @pytest.mark.parametrize(
@@ -329,11 +306,6 @@ def with_compiler(editable: Editable, script: str) -> Editable:
     return editable
 
 
-def manifest_of(editable: Editable) -> manifests.Manifest:
-    (entry,) = editable.store.entries()
-    return entry.manifest
-
-
 def test_a_compiler_that_is_killed_beside_another_is_run_again_alone(small: Editable) -> None:
     done = with_compiler(small, ONE_AT_A_TIME).python(
         'import tiny; tiny.KERNELS.require("cpu"); print(tiny.KERNELS.info()["loaded"])', MAX_JOBS="2"
@@ -357,7 +329,7 @@ def test_a_compiler_that_is_killed_alone_is_an_error_that_says_what_it_lacked(sm
 
     assert "BuildError: tiny 1.2.3 did not compile: out of memory, even with one compiler at a time" in said
     assert "a compiler was killed (signal 9)" in said
-    assert re.search(r"required: +memory for one compiler; the largest so far used \d+ MB", said)
+    assert re.search(r"required: +memory for one compiler\n", said)
     assert re.search(r"found: .*\n +\d+ MB available \(.*\); ulimit -v: no limit", said)
     assert re.search(r"to fix: .*raise the container's limit", said)
     (log,) = re.findall(r"read the whole log: (\S+)", said)
@@ -381,47 +353,3 @@ def test_a_compile_error_is_not_tried_again(small: Editable) -> None:
 
     assert "did not compile (exit status" in said
     assert small.compiled().count("one.cpp") == 1
-
-
-def test_the_peak_is_measured_kept_in_the_manifest_and_not_a_part_of_the_plan(compiled: Editable) -> None:
-    manifest = manifest_of(compiled)
-
-    assert manifest.built_with["peak_mb"] == SMALLEST_PEAK_MB  # these two files are small
-    assert "peak" not in json.dumps(manifest.plan)
-
-
-def test_a_large_compile_has_a_large_peak(small: Editable) -> None:
-    """A compiler that starts by allocating 600 MB."""
-    hog = 'case "$*" in *" -c "*/src/*) python3 -c "bytearray(b\'x\') * (600 << 20)";; esac'
-
-    with_compiler(small, hog).python('import tiny; tiny.KERNELS.require("cpu")')
-
-    assert manifest_of(small).built_with["peak_mb"] == 1024
-
-
-def test_what_an_earlier_version_took_decides_how_many_run(small: Editable, compiled_once: Editable) -> None:
-    (entry,) = compiled_once.store.entries()
-    old = Store(small.cache, "tiny", "1.0")
-    made = relabel(old, entry.folder, days=3)
-    note_peak(made, 1 << 30)  # MB: more than any machine has
-
-    done = small.python('import tiny; tiny.KERNELS.require("cpu")')
-
-    assert re.search(
-        rf"compilers at once: 1: .* {1 << 30} MB per compiler \(measured in an earlier build\)", done.stderr
-    )
-
-
-def note_peak(entry: Path, peak_mb: int) -> None:
-    """Record this peak memory of a compiler in an entry's manifest."""
-    rewrite_manifest(entry, lambda values: values["built_with"].update(peak_mb=peak_mb))
-
-
-def test_only_builds_of_the_same_kind_say_what_one_compiler_takes(compiled_once: Editable) -> None:
-    cpu = manifest_of(compiled_once)
-    cuda = cpu._replace(libraries=(CUDA_LIBRARY,), built_with={**cpu.built_with, "peak_mb": 2048})
-    silent = cpu._replace(built_with={})
-
-    assert jobs.known_peak([silent, cpu, cuda], cuda=False) == SMALLEST_PEAK_MB
-    assert jobs.known_peak([silent, cpu, cuda], cuda=True) == 2048
-    assert jobs.known_peak([silent], cuda=False) is None

@@ -416,11 +416,11 @@ FILES = [
 ]
 # While what an earlier compile left is used again, after an edit; and after a build, which is the shorter then.
 STEPS_AFTER_AN_EDIT = [
-    "work_folder _remove_passing before",
+    "work_folder remove_temporary before",
     "work_folder _copy_sources before",
     "work_folder _copy_sources after",
-    "compile mark_whole before",
-    "compile tidy before",
+    "compile mark_reusable before",
+    "compile remove_temporary before",
     "compile _read_back after",
     "shutil copy2 before",
     "shutil copy2 after",

@@ -11,14 +11,13 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
-from importlib.metadata import version as installed_version
 from pathlib import Path
 
 import pytest
 from builds import TORCH, needs_cuda_torch
 from kernelwheel.compiler import cmake_build
 from kernelwheel.compiler.compile import compile_plan
-from kernelwheel.compiler.toolchain import toolchain
+from kernelwheel.compiler.find_toolchain import find_toolchain
 from kernelwheel.compiler.toolchain.cuda import decide_cuda, no_nvcc
 from kernelwheel.compiler.toolchain.cxx import host_limits
 from kernelwheel.compiler.toolchain.nvcc import LIKE_TORCH, NvccLimits
@@ -29,9 +28,8 @@ from kernelwheel.runtime.artifact import Artifact
 from kernelwheel.runtime.errors import BuildError
 from kernelwheel.runtime.platforms import numbers
 from kernelwheel.runtime.store import Store
-from packaging.version import Version
 from programs import find_optional
-from standins import NOWHERE, PRESENT, make_cxx, make_program, plan_of, settings_with
+from standins import NOWHERE, PRESENT, make_program, plan_of, settings_with
 
 # A kernel and a function that include nothing: what is tested is who compiles them.
 SOURCES = {
@@ -62,7 +60,7 @@ def compile_small(
     for name, text in sources.items():
         (root / name).write_text(text)
     chosen = settings_with(archs="9.0", **options)
-    tools = toolchain.find_toolchain(chosen, os.environ)
+    tools = find_toolchain(chosen, os.environ)
     tools = replace(tools, torch=torch, cuda=decide_cuda(chosen, torch, os.environ, sys.path, limits=limits))
     plan = plan_of(PackageFacts("tiny", "sources", "2.10"), "1.2.3", root, chosen, tools)
     store = Store(folder / "cache", "tiny", "1.2.3")
@@ -125,8 +123,8 @@ def test_what_cmake_is_told_of_nvcc_is_what_it_would_find(
         pytest.skip(
             "it would find nothing: its test program does not compile with nvcc 13.0 beside glibc 2.42 or later"
         )
-    told = cmake_build.cache_entries
-    monkeypatch.setattr(cmake_build, "cache_entries", lambda *where: told(*where) | {"KERNELWHEEL_NVCC": ""})
+    given = cmake_build.cache_entries
+    monkeypatch.setattr(cmake_build, "cache_entries", lambda *where: given(*where) | {"KERNELWHEEL_NVCC": ""})
 
     made = compile_small(tmp_path)
 
@@ -220,19 +218,6 @@ def test_the_compilers_that_we_refuse_are_those_that_nvcc_refuses(nvcc: Nvcc, tm
         assert ("unsupported GNU version" in done.stderr) is not taken
 
 
-@needs_cuda_torch
-def test_a_compiler_that_is_too_new_for_the_real_nvcc_is_refused_before_anything_is_compiled(
-    nvcc: Nvcc, tmp_path: Path
-) -> None:
-    newest = host_limits(nvcc)["gcc"]
-    too_new = make_cxx(tmp_path / "g++-99", f"{newest + 1}.1.0")
-
-    with pytest.raises(BuildError, match=f"too new for nvcc {re.escape(nvcc.version)}") as caught:
-        compile_small(tmp_path / "build", cxx=str(too_new))
-
-    assert f"gcc <= {newest}" in caught.value.required
-
-
 @pytest.mark.slow
 @needs_cuda_torch
 def test_the_pip_command_of_the_error_brings_the_nvcc_of_torch_s_own_release(tmp_path: Path) -> None:
@@ -250,10 +235,6 @@ def test_the_pip_command_of_the_error_brings_the_nvcc_of_torch_s_own_release(tmp
     release = ".".join(str(TORCH.cuda).split(".")[:2])
     for part in ("nvidia-cuda-nvcc", "nvidia-cuda-crt", "nvidia-nvvm", "nvidia-cuda-cccl", "nvidia-cuda-runtime"):
         assert resolved[part].startswith(f"{release}."), resolved
-    # Torch's own runtime is of the same release, so that nothing beside torch is replaced.
-    versions = resolved["cuda-toolkit"], TORCH.toolkit, installed_version("cuda-toolkit")
-    assert len({Version(str(version)) for version in versions}) == 1, versions  # 13.0.3 is 13.0.3.0
-    assert resolved["nvidia-cuda-runtime"] == installed_version("nvidia-cuda-runtime")
 
 
 @pytest.mark.slow

@@ -11,9 +11,9 @@ import pytest
 from builds import Wheel
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
-from kernelwheel.compiler.toolchain.toolchain import Toolchain
+from kernelwheel.compiler.component_facts import component_facts
 from kernelwheel.packing import sbom
-from kernelwheel.packing.components import Component, components_of, without_text
+from kernelwheel.packing.components import Component, Facts, components_of, without_text
 from kernelwheel.packing.licences import licence_texts
 from kernelwheel.packing.sbom import Subject
 from kernelwheel.project.build_settings import OLDEST_ZIP_TIME
@@ -40,8 +40,11 @@ def machine(tmp_path: Path) -> Machine:
     return make_machine(tmp_path)
 
 
-def tools_of(machine: Machine, **options: str) -> Toolchain:
-    return machine.toolchain(settings_with({"CUDA_HOME": str(machine.toolkit), "CXX": str(machine.cxx)}, **options))
+def facts_of(machine: Machine, **changes: Any) -> Facts:
+    """What the compiler tells of this machine, with changes to its nvcc."""
+    tools = machine.toolchain(settings_with({"CUDA_HOME": str(machine.toolkit), "CXX": str(machine.cxx)}))
+    assert tools.cuda.nvcc is not None
+    return component_facts(replace(tools, cuda=replace(tools.cuda, nvcc=replace(tools.cuda.nvcc, **changes))))
 
 
 def drawn(machine: Machine) -> Manifest:
@@ -73,7 +76,7 @@ MANIFESTS = {
 def test_it_names_what_is_in_the_libraries_and_nothing_else(
     machine: Machine, manifest: Manifest, names: set[str]
 ) -> None:
-    document = made(manifest, components_of(manifest, tools_of(machine)))
+    document = made(manifest, components_of(manifest, facts_of(machine)))
 
     files = {f"tiny/_native/{library.file}" for library in manifest.libraries}
     assert set(by_name(document)) == names | files | {"kernelwheel"}
@@ -81,7 +84,7 @@ def test_it_names_what_is_in_the_libraries_and_nothing_else(
 
 @pytest.mark.parametrize("manifest", [manifest for manifest, _ in MANIFESTS.values()], ids=MANIFESTS)
 def test_it_is_valid(machine: Machine, manifest: Manifest) -> None:
-    document = made(manifest, components_of(manifest, tools_of(machine)))
+    document = made(manifest, components_of(manifest, facts_of(machine)))
 
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(json.dumps(document)) is None
 
@@ -90,7 +93,7 @@ def test_each_component_has_its_version_licence_and_package_url(machine: Machine
     (machine.toolkit / "include/cuda_runtime_api.h").write_text("#define CUDART_VERSION  13020\n")
     manifest = drawn(machine)
 
-    found = by_name(made(manifest, components_of(manifest, tools_of(machine))))
+    found = by_name(made(manifest, components_of(manifest, facts_of(machine))))
 
     said = {
         name: (each["version"], each["licenses"][0]["expression"], each["purl"])
@@ -113,7 +116,7 @@ def test_a_hash_is_that_of_one_file_and_a_digest_of_many_is_a_property(machine: 
     manifest = drawn(machine)
     toolkit = manifest.plan["tools"]["toolkit"]
 
-    found = by_name(made(manifest, components_of(manifest, tools_of(machine))))
+    found = by_name(made(manifest, components_of(manifest, facts_of(machine))))
 
     hashes = {name: each["hashes"][0]["content"] for name, each in found.items() if "hashes" in each}
     assert hashes == {
@@ -128,7 +131,7 @@ def test_digests_of_headers_are_those_of_the_plan(machine: Machine) -> None:
     tools = {**manifest.plan["tools"], "headers": {"torch": "1" * 64, "system": "2" * 64}}
     manifest = manifest._replace(plan={**manifest.plan, "tools": tools})
 
-    found = by_name(made(manifest, components_of(manifest, tools_of(machine))))
+    found = by_name(made(manifest, components_of(manifest, facts_of(machine))))
 
     assert found["torch"]["properties"] == [{"name": "kernelwheel:sha256:headers", "value": "1" * 64}]
     assert found["libstdc++"]["properties"] == [{"name": "kernelwheel:sha256:headers", "value": "2" * 64}]
@@ -137,7 +140,7 @@ def test_digests_of_headers_are_those_of_the_plan(machine: Machine) -> None:
 def test_every_component_can_be_reached_from_the_distribution(machine: Machine) -> None:
     manifest = sample()
 
-    document = made(manifest, components_of(manifest, tools_of(machine)))
+    document = made(manifest, components_of(manifest, facts_of(machine)))
 
     root = document["metadata"]["component"]
     assert (root["name"], root["version"], root["purl"]) == ("tiny-kernels", "1.2.3", "pkg:pypi/tiny-kernels@1.2.3")
@@ -156,7 +159,7 @@ def test_equal_builds_have_equal_documents_wherever_they_were_made(tmp_path: Pat
     for name in ("here", "there"):
         machine = make_machine(tmp_path / name)
         manifest = drawn(machine)
-        components = components_of(manifest, tools_of(machine))
+        components = components_of(manifest, facts_of(machine))
         subject = Subject("tiny", "1.2.3", "", "tiny/_native", manifest, OLDEST_ZIP_TIME)
         documents += [sbom.document(subject, each) for each in (components, components[::-1])]
 
@@ -166,7 +169,7 @@ def test_equal_builds_have_equal_documents_wherever_they_were_made(tmp_path: Pat
 
 
 def test_another_build_is_another_document(machine: Machine) -> None:
-    components = components_of(sample(), tools_of(machine))
+    components = components_of(sample(), facts_of(machine))
 
     serials = {made(each, components)["serialNumber"] for each in (sample(), sample(CPU_LIBRARY))}
 
@@ -174,7 +177,7 @@ def test_another_build_is_another_document(machine: Machine) -> None:
 
 
 def test_a_time_that_somebody_set_is_its_time(machine: Machine) -> None:
-    document = made(sample(), components_of(sample(), tools_of(machine)), epoch=1600000000)
+    document = made(sample(), components_of(sample(), facts_of(machine)), epoch=1600000000)
 
     assert document["metadata"]["timestamp"] == "2020-09-13T12:26:40+00:00"
 
@@ -182,8 +185,8 @@ def test_a_time_that_somebody_set_is_its_time(machine: Machine) -> None:
 # Licences
 
 
-def with_texts(machine: Machine) -> Toolchain:
-    """The machine's Toolchain, as if pip had installed torch and the toolkit, with their licences."""
+def with_texts(machine: Machine) -> Facts:
+    """What the compiler tells of this machine, as if pip had installed torch and the toolkit, with their licences."""
     nvidia = machine.site / "nvidia"
     nvidia.mkdir()
     (nvidia / "cu99").symlink_to(machine.toolkit)
@@ -199,10 +202,7 @@ def with_texts(machine: Machine) -> Toolchain:
         path = machine.toolkit / "include/cccl" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(NOTICE)
-    tools = tools_of(machine)
-    assert tools.cuda.nvcc is not None
-    nvcc = replace(tools.cuda.nvcc, root=nvidia / "cu99")  # nvcc itself says where it is, through no link
-    return replace(tools, cuda=replace(tools.cuda, nvcc=nvcc))
+    return facts_of(machine, root=nvidia / "cu99")  # nvcc itself says where it is, through no link
 
 
 def test_the_texts_of_licences_are_found_where_pip_installed_them(machine: Machine) -> None:
@@ -226,13 +226,13 @@ def test_the_text_for_pybind11_is_that_of_the_copy_in_torch(machine: Machine) ->
 def test_a_system_s_toolkit_has_its_licence_in_its_folder(machine: Machine) -> None:
     (machine.toolkit / "EULA.txt").write_text("the terms of CUDA")
 
-    components = components_of(sample(), tools_of(machine))
+    components = components_of(sample(), facts_of(machine))
 
     assert "the terms of CUDA" in licence_texts(components).decode()
 
 
 def test_a_licence_without_a_text_is_said(machine: Machine) -> None:
-    components = components_of(sample(), tools_of(machine))
+    components = components_of(sample(), facts_of(machine))
 
     said = list(without_text(components))
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from declared import HEAD, LIGHT, TABLE, extension, make_package
-from kernelwheel.compiler.extension_lists import cmake_lists
+from kernelwheel.compiler.cmake_inputs import cmake_lists
 from kernelwheel.packing import module_files, setuptools_project
 from kernelwheel.project.extension import KEYS, Extension, from_plan, read_extensions
 from kernelwheel.project.package import PackageFacts, read_project, split_table

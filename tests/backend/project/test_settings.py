@@ -33,7 +33,6 @@ VALUES: dict[str, tuple[str, str, str, Any]] = {
     "torch-tag": ("local", "none", "local", "build"),
     "platform": ("linux-x86_64", "linux-aarch64", "linux-x86_64", "native"),
     "target-packages": ("/a", "/b", "/c", ""),
-    "target-python": ("/a", "/b", "/c", ""),
     "glibc": ("2.31", "2.34", "2.35", "2.28"),
     "manylinux": ("off", "required", "off", "auto"),
     "drivers": ("12.0", "12.4", "13.0", ""),

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import kernelwheel
 import pytest
-from kernelwheel.compiler.work_folder import locked_work
+from kernelwheel.compiler.work_folder import locked_workdir
 from kernelwheel.project.build_settings import resolve
 from kernelwheel.runtime import places
 from kernelwheel.runtime.errors import KernelWheelError, StoreError
@@ -104,13 +104,13 @@ def test_a_folder_that_another_user_makes_first_is_never_used(
 
     def shoot(cache: Path) -> None:
         store = Store(cache, "tiny", "1.2.3")
-        with locked_work(plan, store, NOBODY_ELSE, lambda line: None) as work:
-            for folder in (work.path, *work.path.parents):
+        with locked_workdir(plan, store, NOBODY_ELSE, lambda line: None) as work:
+            for folder in (work, *work.parents):
                 info = folder.stat()
                 others_write = info.st_mode & 0o022 and not info.st_mode & 0o1000
                 assert info.st_uid in (VICTIM, 0), folder
                 assert not others_write, folder
-            if work.path.is_relative_to(cache):
+            if work.is_relative_to(cache):
                 used.touch()
 
     def outcome(cache: Path) -> str:

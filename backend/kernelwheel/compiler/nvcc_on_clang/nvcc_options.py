@@ -11,36 +11,25 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-# nvcc's long names of options, which its manual gives beside the short ones, and its own synonyms.
+# nvcc's long names of options that setup.py files use, which its manual gives beside the short ones.
 ALIASES = {
-    "arch-ls": "list-gpu-arch", "brief-diag": "brief-diagnostics", "code-ls": "list-gpu-code", "compile": "c",
     "compiler-bindir": "ccbin", "compiler-options": "Xcompiler", "debug": "g", "define-macro": "D",
-    "dependency-output": "MF", "dependency-target-name": "MT", "device-c": "dc", "device-debug": "G",
-    "device-link": "dlink", "device-w": "dw", "disable-warnings": "w", "dlink-time-opt": "dlto",
-    "err-no": "display-error-number", "expt-extended-lambda": "extended-lambda", "extensible-whole-program": "ewp",
-    "fatbin-options": "Xfatbin", "generate-code": "gencode", "generate-dependencies-with-compile": "MD",
-    "generate-dependency-targets": "MP", "generate-line-info": "lineinfo",
-    "generate-nonsystem-dependencies-with-compile": "MMD", "gpu-architecture": "arch", "gpu-code": "code", "h": "help",
-    "include-path": "I", "library": "l", "library-path": "L", "linker-options": "Xlinker", "machine": "m",
-    "no-err-no": "no-display-error-number", "nvlink-options": "Xnvlink", "Ofc": "Ofast-compile",
-    "optf": "options-file", "optimize": "O", "output-file": "o", "pre-include": "include", "preprocess": "E",
-    "ptxas-options": "Xptxas", "relocatable-device-code": "rdc", "res-usage": "resource-usage",
-    "src-in-ptx": "source-in-ptx", "system-include": "isystem", "target-dir": "target-directory",
-    "undefine-macro": "U", "V": "version", "verbose": "v",
+    "device-c": "dc", "device-debug": "G", "device-link": "dlink", "disable-warnings": "w",
+    "expt-extended-lambda": "extended-lambda", "generate-code": "gencode", "generate-line-info": "lineinfo",
+    "gpu-architecture": "arch", "gpu-code": "code", "include-path": "I", "optf": "options-file", "optimize": "O",
+    "output-file": "o", "pre-include": "include", "ptxas-options": "Xptxas", "relocatable-device-code": "rdc",
+    "res-usage": "resource-usage", "system-include": "isystem", "undefine-macro": "U", "V": "version",
 }  # fmt: skip
 ASKED = ("version", "help", "dryrun", "list-gpu-arch", "list-gpu-code")
 # Options that have no effect here: what clang does in any case, hints, what steers programs that it does not have, and
 # nvcc's own warnings. Those in the second list take a value.
 NEEDLESS = {
-    "allow-unsupported-compiler", "c", "display-error-number", "extra-device-vectorization", "forward-unknown-opts",
-    "forward-unknown-to-host-compiler", "forward-unknown-to-host-linker", "jobserver", "keep", "m64",
-    "no-display-error-number", "restrict", "save-temps", "source-in-ptx", "Wdefault-stream-launch",
-    "Wext-lambda-captures-this", "Wmissing-launch-bounds", "Wno-deprecated-gpu-targets", "Wreorder",
+    "allow-unsupported-compiler", "c", "extra-device-vectorization", "forward-unknown-to-host-compiler", "keep", "m64",
+    "restrict", "save-temps", "source-in-ptx", "Wno-deprecated-gpu-targets",
 }  # fmt: skip
 NEEDLESS_VALUES = {
-    "brief-diagnostics", "cudadevrt", "cudart", "device-entity-has-hidden-visibility", "diag-error", "diag-suppress",
-    "diag-warn", "dopt", "l", "L", "m", "split-compile", "static-global-template-stub", "t", "threads", "Werror", "x",
-    "Xcudafe", "Xlinker", "Xnvlink",
+    "cudadevrt", "cudart", "diag-error", "diag-suppress", "diag-warn", "l", "L", "split-compile",
+    "static-global-template-stub", "t", "threads", "Werror", "x", "Xcudafe",
 }  # fmt: skip
 LINKED = "device code is linked by nvcc alone; put kernels and the device functions that they call in one file"
 OTHER_ARCHS = "architectures are named by -gencode=arch=compute_90,code=sm_90"
@@ -48,10 +37,8 @@ REFUSED = {
     "G": "device code is always optimised; -lineinfo gives its line numbers",
     "arch": OTHER_ARCHS,
     "code": OTHER_ARCHS,
-    **dict.fromkeys(("dc", "dlink", "dlto", "dw", "ewp", "lto"), LINKED),
-    **dict.fromkeys(("E", "M", "MM", "cubin", "fatbin", "lib", "link", "ptx", "shared"), "nothing but objects is made"),
-    "Ofast-compile": "device code is always optimised",
-    "ldir": "libdevice is the toolkit's",
+    **dict.fromkeys(("dc", "dlink", "dlto", "lto"), LINKED),
+    **dict.fromkeys(("E", "M", "MM", "cubin", "fatbin", "lib", "ptx"), "nothing but objects is made"),
 }
 # The values that nvcc's manual gives for these by default, and those that --use_fast_math implies.
 PRECISE = {"ftz": False, "prec-div": True, "prec-sqrt": True, "fmad": True}
@@ -83,7 +70,6 @@ class Command:
     fast: bool = False
     host_compiler: str = ""
     platform: str = ""  # of the toolkit's part for another platform, `sbsa-linux`
-    triple: str = ""  # of a host compiler that is told what to compile for
     keep: str = ""
     asked: str = ""
 
@@ -97,7 +83,7 @@ class Command:
             *(["-fgpu-approx-transcendentals"] if self.fast else []),
             *("-mllvm", f"-nvptx-prec-divf32={division}"),
             *("-mllvm", f"-nvptx-prec-sqrtf32={int(self.math['prec-sqrt'])}"),
-            f"-DNVCC_PREC_SQRT={int(self.math['prec-sqrt'])}",  # for a header of ours, clang_headers.py
+            f"-DNVCC_PREC_SQRT={int(self.math['prec-sqrt'])}",  # for a header of ours, nvcc_on_clang.h
             *self.device,
         ]
 
@@ -140,8 +126,6 @@ def _for_host(command: Command, value: str) -> None:
             command.both += [word, _next(words, word)]
         elif OF_BOTH.match(word):
             command.both.append(word)
-        elif word.startswith("--target="):
-            command.triple = word.partition("=")[2]
         elif word not in OF_GCC:
             command.host.append(word)
 
@@ -259,7 +243,7 @@ def parse_call(arguments: Sequence[str]) -> Command:
         elif re.match(r"-[Wfm]", word):  # as with --forward-unknown-to-host-compiler
             _for_host(command, word)
         else:
-            raise Refused(f"{word}: clang has nothing that corresponds to this option of nvcc")
+            raise Refused(f"{word}: this option of nvcc has no equal here")
     return command
 
 

@@ -8,7 +8,6 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from .launch_syntax import overlay_of
 from .nvcc_options import Command, Refused
 
 # What every driver for CUDA 12 can compile (PTX ISA, "Release Notes"). It has all that a GPU up to 9.0 has; for newer
@@ -16,7 +15,7 @@ from .nvcc_options import Command, Refused
 PTX_ISA, NEWEST_OF_ISA = "+ptx80", 90
 # As nvcc has them, pointers to shared memory have 32 bits, not 64: an address then takes one register, not two.
 DEVICE = ("--cuda-device-only", "-fcuda-short-ptr", "-O3")
-HEADER = "include/nvcc_on_clang.h"  # made by clang_headers.py
+HEADER = "include/nvcc_on_clang.h"  # cmake/nvcc_on_clang.h
 
 
 class Toolkit:
@@ -61,7 +60,6 @@ class Toolkit:
         common += [f"-D__CUDA_ARCH_LIST__={','.join(map(str, archs))}"] if archs else []
         with tempfile.TemporaryDirectory() as temporary:
             folder = Path(command.keep or temporary)
-            common += overlay_of(Path(command.sources[0]), folder)
             images = self._images(command, common, folder)
             packed = folder / "device.fatbin"
             # Before 12.4, drivers unpack nothing but what this mode makes.
@@ -103,9 +101,8 @@ def _host_of(command: Command) -> list[str]:
     """clang's options for the host compiler's platform, which decides the device's types too, and its libstdc++."""
     if not command.host_compiler:
         return []
-    asked = [command.host_compiler, *([f"--target={command.triple}"] if command.triple else [])]
-    triple = command.triple or (_output([*asked, "-dumpmachine"]).strip() if command.platform else "")
-    library = Path(_output([*asked, "-print-libgcc-file-name"]).strip())
+    triple = _output([command.host_compiler, "-dumpmachine"]).strip() if command.platform else ""
+    library = Path(_output([command.host_compiler, "-print-libgcc-file-name"]).strip())
     gcc = [f"--gcc-install-dir={library.parent}"] if library.name == "libgcc.a" else []  # a clang finds its own
     return [*([f"--target={triple}"] if triple else []), *gcc]
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ...project.build_platforms import HOST_PLATFORM
 from ...requirements import install
-from .clang_headers import HEADERS
+from ..nvcc_on_clang.passes import HEADER
 from .linked_toolkit import CUDART, linked_toolkit
 from .programs import output_of, passed_on
 
@@ -36,6 +36,11 @@ RUNTIME = f"{HOST_PLATFORM.shared('cudart')}.12"
 # In place of the static libraries, where there are none: a linker script (ld(1), "Implicit Linker Scripts") that names
 # the shared runtime, and an archive of nothing, as no device code is linked.
 DYNAMIC = {f"lib64/{CUDART}": f"INPUT({RUNTIME})\n", f"lib64/{CUDADEVRT}": "!<arch>\n"}
+# Headers of ours. The second is one of curand's, which clang's include, whether it is used or not.
+HEADERS = {
+    HEADER: (Path(__file__).parents[2] / "cmake" / "nvcc_on_clang.h").read_text(encoding="utf-8"),
+    "include/curand_mtgp32_kernel.h": "",
+}
 # In nvcc's place; $0 is how it was called, which may be through a link to the folder.
 PROGRAM = """#!/bin/sh
 start='import sys; sys.path.insert(0, sys.argv[1])
@@ -45,9 +50,9 @@ exec {python} -ISB -c "$start" "$(dirname "$0")" "$0" "$@"
 """
 
 
-def clang_version(said: str) -> str:
+def clang_version(output: str) -> str:
     """The version of a clang from what it prints for `--version`; empty if it is none."""
-    found = re.search(r"\bclang version (\d+\.\d+\.\d+)", said)
+    found = re.search(r"\bclang version (\d+\.\d+\.\d+)", output)
     return found[1] if found else ""
 
 
@@ -66,14 +71,9 @@ def clangs_on_path(environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def clang_toolkit(clang: str, version: str, sites: Sequence[Path], environ: Mapping[str, str]) -> Path | str:
-    """The program in nvcc's place, in a folder of links to this clang and to what pip has installed.
+    """The program in nvcc's place, in a folder of links to this clang and to what pip has installed in `sites`.
 
-    Args:
-        clang: the clang that was found.
-        version: what it says its version is.
-        sites: the folders where pip may have installed the parts; the first with all of them is taken, or for each part
-            the first that has it.
-        environ: for PATH, and for the libraries behind clang.
+    Of these folders the first with all parts is taken, or for each part the first that has it.
 
     Returns:
         `folder/bin/nvcc`; or, in words, what is missing.

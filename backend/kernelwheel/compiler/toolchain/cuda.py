@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ...project.build_settings import BuildSettings
 from ...requirements import install
-from ...runtime.errors import BuildError, SettingsError
+from ...runtime.errors import BuildError
 from .clang_toolkit import FATBINARY, OLDEST, missing_parts
 from .nvcc import LIKE_TORCH, NvccCandidate, NvccLimits, inspect_nvcc, nvcc_places
 from .toolkit import Nvcc
@@ -33,12 +33,7 @@ def look_for_nvcc(
 ) -> Iterator[NvccCandidate]:
     """Every place where nvcc may be, in order of precedence, with the outcome. Runs every nvcc that exists.
 
-    Args:
-        settings: may name one.
-        torch: has CUDA.
-        environ: for PATH.
-        path: sys.path, where pip may have installed a toolkit that is not beside torch.
-        limits: which majors will do.
+    `path` is sys.path, where pip may have installed a toolkit that is not beside a torch for CUDA.
     """
     sites = package_folders(torch, path)
     for origin, place in nvcc_places(settings, sites, environ):
@@ -58,17 +53,10 @@ def decide_cuda(
     The first nvcc of torch's CUDA major is taken. One of another major, if `limits` allow it, is taken if the settings
     name it, or if there is no other.
 
-    Args:
-        settings: may switch them on or off, and name an nvcc.
-        torch: the torch to build against.
-        environ: for PATH.
-        path: sys.path, where pip may have installed a toolkit that is not beside torch.
-        nvccs: the result of `look_for_nvcc` with the same limits; None: it is called here.
-        limits: which majors of nvcc will do.
+    `nvccs` is the result of `look_for_nvcc` with the same arguments, if it is known.
 
     Raises:
         BuildError: CUDA is required but torch has none, or there is no nvcc that will do.
-        SettingsError: the same kind of setting names an nvcc in one toolkit, and another toolkit.
     """
     origin = settings.origin("cuda")
     if settings.cuda == "off":
@@ -97,7 +85,6 @@ def decide_cuda(
         taken = taken or (candidate if candidate.nvcc else None)
     if taken is None or taken.nvcc is None:
         raise no_nvcc(torch, candidates, settings, limits, package_folders(torch, path))
-    _refuse_two_toolkits(settings, taken, torch.cuda, package_folders(torch, path), environ, limits)
     return CudaDecision(taken.nvcc, _reason(torch, taken.nvcc), tuple(candidates))
 
 
@@ -106,32 +93,6 @@ def _reason(torch: Torch, nvcc: Nvcc) -> str:
     if nvcc.release[0] == torch.cuda_major:
         return reason
     return f"{reason}; with {nvcc.name}, the kernels need a driver for CUDA {nvcc.release[0]}.0 or later"
-
-
-def _refuse_two_toolkits(
-    settings: BuildSettings,
-    taken: NvccCandidate,
-    torch_cuda: str,
-    sites: Sequence[Path],
-    environ: Mapping[str, str],
-    limits: NvccLimits,
-) -> None:
-    """Refuse CUDACXX from one toolkit with CUDA_HOME of another, or the same by `-C`.
-
-    Only the user knows which one is meant. It is not a contradiction if one of them will not do, or if `-C` overrides a
-    variable.
-    """
-    origin, home = settings.origin("nvcc"), settings.origin("cuda-home")
-    if taken.origin != str(origin) or not settings.cuda_home or origin.place != home.place:
-        return
-    other = inspect_nvcc(str(home), str(Path(settings.cuda_home) / "bin" / "nvcc"), torch_cuda, sites, environ, limits)
-    if taken.nvcc and other.nvcc and other.nvcc.root != taken.nvcc.root:
-        raise SettingsError(
-            f"{origin} and {home} name two CUDA toolkits",
-            required="one toolkit" if limits.any_major else f"one toolkit for CUDA {torch_cuda.split('.')[0]}",
-            found="\n".join(f"{c.origin}: {c.nvcc.root}: {c.outcome}" for c in (taken, other) if c.nvcc),
-            remedies=[f"leave out {origin} or {home}, whichever is not meant"],
-        )
 
 
 def package_folders(torch: Torch, path: Sequence[str]) -> tuple[Path, ...]:
@@ -202,12 +163,12 @@ def _bring_nvcc(torch: Torch, limits: NvccLimits, settings: BuildSettings, sites
             "non-free packages); pip has no complete nvcc before CUDA 13",
             f"or leave out drivers before CUDA 13.0: drivers is {settings.drivers} ({settings.origin('drivers')})",
         ]
-    whole = "in torch's environment: pip install 'cuda-toolkit[nvcc,cudart,cccl,crt,nvvm]=={}'"
+    from_pip = "in torch's environment: pip install 'cuda-toolkit[nvcc,cudart,cccl,crt,nvvm]=={}'"
     if (torch.cuda_major or 0) >= 13:
-        return [whole.format(torch.toolkit or f"{torch.cuda}.*")]
+        return [from_pip.format(f"{torch.cuda}.*")]
     own = f"install the CUDA {torch.cuda} toolkit and set CUDA_HOME to it; pip has no complete nvcc before CUDA 13"
     brings = [clang, f"or {own}"] if torch.cuda_major == 12 else [own]
     if limits.any_major and (limits.driver is None or limits.driver[0] >= 13):
         first, *others = brings
-        return [whole.format("13.0.*") + "; the kernels then need a driver for CUDA 13", f"or {first}", *others]
+        return [from_pip.format("13.0.*") + "; the kernels then need a driver for CUDA 13", f"or {first}", *others]
     return [*brings, "or build against a torch for CUDA 13, for which pip has a complete nvcc"]

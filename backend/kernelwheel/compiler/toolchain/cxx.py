@@ -12,6 +12,7 @@ from pathlib import Path
 from ...project.build_platforms import Platform
 from ...project.build_settings import BuildSettings
 from ...runtime.errors import BuildError
+from ...runtime.files import file_sha256, json_sha256
 from .launchers import split_cxx
 from .programs import last_line, output_of, passed_on
 from .toolkit import Nvcc
@@ -24,6 +25,10 @@ OLDEST = 9  # an older gcc or clang does not compile torch's headers
 # What a compiler for another platform needs besides itself: headers and files of libc and of libstdc++.
 CROSS_HEADERS = ("stdlib.h", "vector")
 CROSS_FILES = ("crti.o", "libc.so.6", "libm.so.6", "libstdc++.so")
+# What becomes part of every shared library (GCC Internals, "Initialization"; ld(1), "crti.o").
+LINKED_IN = ("crti.o", "crtbeginS.o", "crtendS.o", "crtn.o", "libgcc.a", "libc_nonshared.a")
+# The program behind the driver, which is in `cc1plus` for gcc and in the driver itself for clang.
+COMPILERS = {"gcc": "cc1plus", "clang": "clang"}
 
 
 @dataclass(frozen=True)
@@ -37,7 +42,6 @@ class Cxx:
         target: `x86_64-linux-gnu`.
         passed_over: the compilers that were rejected before it, each with the reason, for messages.
         environ: the variables that it sees when it compiles.
-        cross_target: what a clang is told to compile for (`--target`) that would otherwise compile for this machine.
     """
 
     path: Path
@@ -46,7 +50,6 @@ class Cxx:
     target: str
     passed_over: tuple[str, ...] = ()
     environ: Mapping[str, str] = field(default_factory=dict)
-    cross_target: str = ""
 
     @property
     def major(self) -> int:
@@ -55,8 +58,7 @@ class Cxx:
 
     def answer(self, *arguments: str) -> str:
         """What it prints when it is asked something, in the environment that it compiles in."""
-        told = [f"--target={self.cross_target}"] if self.cross_target else []
-        return output_of(str(self.path), *told, *arguments, environ=self.environ).rstrip()
+        return output_of(str(self.path), *arguments, environ=self.environ).rstrip()
 
 
 def find_cxx(
@@ -64,14 +66,8 @@ def find_cxx(
 ) -> Cxx:
     """The C++ compiler: the one set by `cxx`, or the first of c++, g++ and clang++ on PATH that `nvcc` supports.
 
-    For another platform than this machine's, it is that platform's g++, such as aarch64-linux-gnu-g++, or a clang that
-    `cxx` names. Older majors have a number in their name, such as g++-13; they are searched for too.
-
-    Args:
-        settings: may name a compiler, or allow any.
-        environ: for PATH.
-        nvcc: the nvcc that will call it; None for a build without CUDA kernels.
-        target: the platform to compile for, if it is not this machine's.
+    For another platform than this machine's, it is that platform's g++, such as aarch64-linux-gnu-g++. Older majors
+    have a number in their name, such as g++-13; they are searched for too.
 
     Raises:
         BuildError: there is no gcc or clang for that platform, or none that nvcc supports.
@@ -90,9 +86,6 @@ def find_cxx(
             passed_over.append(f"{path}: {cxx}")
             continue
         cxx = replace(cxx, environ=passed_on(environ))
-        if target and cxx.kind == "clang" and not target.is_target_of(cxx.target):
-            cxx = replace(cxx, cross_target=target.triple)
-            cxx = replace(cxx, target=cxx.answer("-dumpmachine"))
         if target and (lacks := _lacks(cxx, target)):
             passed_over.append(f"{path}: {lacks}")
         elif cxx.major > limits.get(cxx.kind, cxx.major):
@@ -124,8 +117,8 @@ def inspect_cxx(path: str) -> Cxx | str:
 
 def search_folders(cxx: Cxx) -> tuple[Path, ...]:
     """The folders in which the compiler looks for headers without being told, in its order (gcc(1), `-v`)."""
-    said = cxx.answer("-v", "-E", "-x", "c++", os.devnull)
-    listed = (Path(line[1:]) for line in said.splitlines() if line.startswith(" /"))
+    output = cxx.answer("-v", "-E", "-x", "c++", os.devnull)
+    listed = (Path(line[1:]) for line in output.splitlines() if line.startswith(" /"))
     return tuple(dict.fromkeys(folder for folder in listed if folder.is_dir()))
 
 
@@ -154,8 +147,6 @@ def _lacks(cxx: Cxx, target: Platform) -> str:
     """Why a compiler cannot make libraries for a platform; empty if it can."""
     if not target.is_target_of(cxx.target):
         return f"compiles for {cxx.target}, not for {target.triple}"
-    if cxx.cross_target and not re.search(rf"^\s*{target.machine}\b", cxx.answer("-print-targets"), re.MULTILINE):
-        return f"makes no code for {target.machine} (clang -print-targets)"
     folders = search_folders(cxx)
     missing = [name for name in CROSS_HEADERS if not any((folder / name).is_file() for folder in folders)]
     paths = {name: Path(cxx.answer(f"-print-file-name={name}")) for name in CROSS_FILES}
@@ -172,7 +163,6 @@ def _no_cross_compiler(settings: BuildSettings, target: Platform, found: Sequenc
         found="\n".join(found),
         remedies=[
             f"install a gcc with them (Debian, Ubuntu: {install})",
-            "or use clang, which takes them from such a gcc: -C cxx=clang++ (CXX=clang++)",
             *([f"and unset {settings.origin('cxx')}"] if settings.cxx else []),
             "or name one that is not on PATH: -C cxx=/path/to/it (CXX)",
         ],
@@ -198,3 +188,31 @@ def _too_new(
             "or use a newer release of the same CUDA major, which supports newer compilers",
         ],
     )
+
+
+def cxx_identity(cxx: Cxx) -> dict[str, str]:
+    """The compiler's kind, version and target, and one digest for each part that shapes its output.
+
+    A version alone does not tell one compiler from another: two distributions build gcc 12.2.0 with other defaults, and
+    beside another assembler, linker and startup files it makes other bytes.
+
+    Returns:
+        `{"kind": "gcc", "version": "12.2.0", "target": …, "compiler": sha256, "assembler": sha256, "linker": sha256,
+        "linked_in": sha256}`. A part that the compiler does not name is left out.
+    """
+    identity = {"kind": cxx.kind, "version": cxx.version, "target": cxx.target}
+    for part, name in {"compiler": COMPILERS[cxx.kind], "assembler": "as", "linker": "ld"}.items():
+        named = cxx.answer(f"-print-prog-name={name}")
+        program = shutil.which(named, path=cxx.environ.get("PATH", "")) if named else None
+        if program:
+            identity[part] = file_sha256(Path(program))
+    if linked := list(_linked_in(cxx)):
+        identity["linked_in"] = json_sha256(linked)
+    return identity
+
+
+def _linked_in(cxx: Cxx) -> Iterator[tuple[str, str]]:
+    for name in LINKED_IN:
+        path = Path(cxx.answer(f"-print-file-name={name}"))
+        if path.is_absolute() and path.is_file():
+            yield name, file_sha256(path)

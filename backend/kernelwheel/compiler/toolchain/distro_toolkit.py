@@ -36,8 +36,8 @@ def distro_toolkit(nvcc: str) -> Path | str:
     Returns:
         `folder/bin/nvcc`; or, in words, what could not be found.
     """
-    said = output_of(nvcc, "--dryrun", "-c", "-x", "cu", os.devnull, "-o", os.devnull)
-    here = _said(said, r"^#\$ _HERE_=(.+)$")
+    dry_run = output_of(nvcc, "--dryrun", "-c", "-x", "cu", os.devnull, "-o", os.devnull)
+    here = _first_match(dry_run, r"^#\$ _HERE_=(.+)$")
     if not here:
         return "does not say where its toolkit is (--dryrun prints neither TOP nor _HERE_)"
     parts: dict[str, Path] = {"bin/nvcc": Path(here) / "nvcc"}
@@ -46,12 +46,12 @@ def distro_toolkit(nvcc: str) -> Path | str:
     for name in PROGRAMS:
         if found := shutil.which(name, path=beside):
             parts[f"nvvm/bin/{name}" if name == "cicc" else f"bin/{name}"] = Path(found)
-    if libdevice := _said(said, r"^#\$ NVVMIR_LIBRARY_DIR=(.+)$"):
+    if libdevice := _first_match(dry_run, r"^#\$ NVVMIR_LIBRARY_DIR=(.+)$"):
         parts["nvvm/libdevice"] = Path(libdevice)
-    read = output_of(nvcc, "-M", "-x", "cu", os.devnull)
-    if folder := _said(read, r"(/\S+)/cuda_runtime\.h\b"):
+    dependencies = output_of(nvcc, "-M", "-x", "cu", os.devnull)
+    if folder := _first_match(dependencies, r"(/\S+)/cuda_runtime\.h\b"):
         parts |= {f"include/{path.name}": path for name in HEADERS for path in Path(folder).glob(name)}
-    folders = [Path(folder) for folder in re.findall(r'-L"?([^"\s]+)', _said(said, r"^#\$ LIBRARIES=(.+)$"))]
+    folders = [Path(folder) for folder in re.findall(r'-L"?([^"\s]+)', _first_match(dry_run, r"^#\$ LIBRARIES=(.+)$"))]
     if library := next((folder / CUDART for folder in folders if is_file(folder / CUDART)), None):
         parts[f"lib64/{CUDART}"] = library
     licence = Path(nvcc).parents[1] / "share/doc/nvidia-cuda-toolkit/copyright"
@@ -64,6 +64,6 @@ def distro_toolkit(nvcc: str) -> Path | str:
     return linked_toolkit(parts, {"bin/nvcc.profile": PROFILE})
 
 
-def _said(text: str, pattern: str) -> str:
+def _first_match(text: str, pattern: str) -> str:
     found = re.search(pattern, text, re.MULTILINE)
     return found[1].strip() if found else ""

@@ -38,26 +38,14 @@ class Launchers:
 
 
 def find_launchers(settings: BuildSettings, environ: Mapping[str, str], cuda: bool) -> Launchers:
-    """The launchers set by `compiler-launcher`; of the C++ compiler, also by the first words of `cxx`.
-
-    Args:
-        settings: the effective settings.
-        environ: for PATH.
-        cuda: whether nvcc runs at all. A launcher does not know clang in nvcc's place.
+    """The launchers set by `compiler-launcher`, for nvcc if `cuda` is set; for C++, the first words of `cxx` go before.
 
     Raises:
         BuildError: a launcher does not exist.
-        SettingsError: both options name one, and not the same, or `cxx` contains compiler options.
+        SettingsError: `cxx` contains compiler options.
     """
     words, origin = settings.compiler_launcher, settings.origin("compiler-launcher")
     before, _ = split_cxx(settings, environ)
-    if before and words and before != words:
-        raise SettingsError(
-            "two launchers for the C++ compiler",
-            required="one launcher, or the same one in both",
-            found=f"{settings.cxx!r} from {settings.origin('cxx')}\n{shlex.join(words)!r} from {origin}",
-            remedies=["remove one of them"],
-        )
     launcher = _on_path(words, origin, environ)
     return Launchers(
         _on_path(before, settings.origin("cxx"), environ) if before else launcher, launcher if cuda else ()

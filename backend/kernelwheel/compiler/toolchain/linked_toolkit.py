@@ -27,14 +27,9 @@ def linked_toolkit(parts: Mapping[str, Path], files: Mapping[str, str]) -> Path 
 
 
 def linked_folder(parts: Mapping[str, Path], files: Mapping[str, str]) -> Path | str:
-    """A folder of links, which this process removes when it ends.
+    """A folder of links to `parts`, by name, which this process removes when it ends; or, in words, why there is none.
 
-    Args:
-        parts: what is linked to, by its name in the folder.
-        files: what to make where there is no part, by name: a text each.
-
-    Returns:
-        The folder; or, in words, why there is none.
+    `files` are the texts of what to make where there is no part, by name.
     """
     # Whoever could replace the folder would have their own program run.
     guard = Guard(Path(tempfile.gettempdir()), NOBODY_ELSE, "the temporary folder", "TMPDIR", "")

@@ -71,10 +71,7 @@ def nvcc_places(
 ) -> Iterator[tuple[str, str]]:
     """The places where nvcc may be, in order of precedence: (where, path); the paths need not exist.
 
-    Args:
-        settings: may name an nvcc or a toolkit.
-        sites: the folders where pip may have installed a toolkit; torch's is the first.
-        environ: for PATH.
+    `sites` are the folders where pip may have installed a toolkit; torch's is the first.
     """
     if settings.nvcc:
         yield str(settings.origin("nvcc")), settings.nvcc
@@ -113,46 +110,56 @@ def inspect_nvcc(
     limits: NvccLimits = LIKE_TORCH,
 ) -> NvccCandidate:
     """Inspect the nvcc at `place`: whether it fits `torch_cuda` (by default the same major) and is complete."""
+    nvcc = _examine(origin, place, torch_cuda, sites, environ, limits)
+    if isinstance(nvcc, str):
+        return NvccCandidate(origin, place, None, nvcc)
+    outcome = f"clang {nvcc.clang} with CUDA {nvcc.version}" if nvcc.clang else f"CUDA {nvcc.version}"
+    if not f"{nvcc.version}.".startswith(f"{torch_cuda}."):
+        same = str(nvcc.release[0]) == torch_cuda.split(".")[0]
+        outcome += ", another release of torch's major" if same else ", of another major than torch's"
+        outcome += f" ({torch_cuda})"
+    return NvccCandidate(origin, place, nvcc, outcome)
+
+
+def _examine(
+    origin: str, place: str, torch_cuda: str, sites: Sequence[Path], environ: Mapping[str, str], limits: NvccLimits
+) -> Nvcc | str:
+    """The nvcc at `place`; in words, why it cannot be used."""
     path = shutil.which(place, path=environ.get("PATH", ""))
     if path is None:
-        return NvccCandidate(origin, place, None, _why_not(Path(place)))
+        return _why_not(Path(place))
     version = output_of(path, "--version")
     if clang := clang_version(version):
-        whole = clang_toolkit(path, clang, sites, environ)
-        if isinstance(whole, str):
-            return NvccCandidate(origin, place, None, whole)
-        path = str(whole)
+        linked = clang_toolkit(path, clang, sites, environ)
+        if isinstance(linked, str):
+            return linked
+        path = str(linked)
         version = output_of(path, "--version")
     match = re.search(r"\bV(\d+\.\d+\.\d+)\b", version)
     if not match:
-        return NvccCandidate(origin, place, None, f"does not answer --version as nvcc does ({last_line(version)})")
+        return f"does not answer --version as nvcc does ({last_line(version)})"
     if unfit := limits.against(match[1], torch_cuda):
-        return NvccCandidate(origin, place, None, unfit)
-    major = match[1].split(".")[0]
+        return unfit
     # --dryrun prints the profile variables: TOP is the root that nvcc itself uses, behind any wrapper script, and
     # INCLUDES has the folder of its headers.
     profile, top = _profile(path)
     if not top:
-        whole = distro_toolkit(path)
-        if isinstance(whole, str):
-            return NvccCandidate(origin, place, None, whole)
-        path = str(whole)
+        linked = distro_toolkit(path)
+        if isinstance(linked, str):
+            return linked
+        path = str(linked)
         profile, top = _profile(path)
     root = Path(top).resolve()
     searched = re.search(r'^#\$ INCLUDES=.*?"-I([^"]+)"', profile, re.MULTILINE)
     include = Path(searched[1]).resolve() if searched else root / "include"
-    if missing := _missing(root, include, [site / f"nvidia/cu{major}" for site in sites]):
-        return NvccCandidate(origin, place, None, f"its toolkit {root} lacks {', '.join(missing)}")
+    if missing := _missing(root, include):
+        return f"its toolkit {root} lacks {', '.join(missing)}"
     supported, virtual = _archs(path, "--list-gpu-code"), _archs(path, "--list-gpu-arch")
     if not supported:
-        return NvccCandidate(origin, place, None, "does not answer --list-gpu-code")
+        return "does not answer --list-gpu-code"
     inner = root / "bin" / "nvcc"
     real = inner if inner.is_file() else Path(path)
-    nvcc = Nvcc(real, root, include, match[1], supported, origin, virtual=virtual or supported, clang=clang)
-    other = "another release of torch's major" if major == torch_cuda.split(".")[0] else "of another major than torch's"
-    alike = f"{match[1]}.".startswith(f"{torch_cuda}.")
-    what = f"clang {clang} with CUDA {match[1]}" if clang else f"CUDA {match[1]}"
-    return NvccCandidate(origin, place, nvcc, what + ("" if alike else f", {other} ({torch_cuda})"))
+    return Nvcc(real, root, include, match[1], supported, origin, virtual=virtual or supported, clang=clang)
 
 
 def _archs(path: str, option: str) -> tuple[Arch, ...]:
@@ -163,9 +170,9 @@ def _archs(path: str, option: str) -> tuple[Arch, ...]:
 
 def _profile(path: str) -> tuple[str, str]:
     """nvcc's variables as it prints them, and TOP among them; empty if there is none."""
-    said = output_of(path, "--dryrun", "-E", "-x", "cu", os.devnull)
-    top = re.search(r"^#\$ TOP=(.+)$", said, re.MULTILINE)
-    return said, top[1].strip() if top else ""
+    output = output_of(path, "--dryrun", "-E", "-x", "cu", os.devnull)
+    top = re.search(r"^#\$ TOP=(.+)$", output, re.MULTILINE)
+    return output, top[1].strip() if top else ""
 
 
 def _why_not(place: Path) -> str:
@@ -178,26 +185,19 @@ def _why_not(place: Path) -> str:
         return f"cannot be accessed: {error.strerror}"
 
 
-def _missing(root: Path, include: Path, others: Sequence[Path]) -> list[str]:
-    """What a toolkit lacks, each with the pip toolkit that has it: nvcc searches only its own."""
-    missing = [part for part, there in _parts(root, include).items() if not there]
-    return [
-        next((f"{part} (it is in {at})" for at in others if _parts(at, at / "include")[part]), part) for part in missing
-    ]
-
-
-def _parts(root: Path, include: Path) -> dict[str, bool]:
-    """The parts of a toolkit that a compile needs, by file name, and whether each exists."""
+def _missing(root: Path, include: Path) -> list[str]:
+    """The parts that a compile needs, by file name, and that a toolkit lacks: nvcc searches only its own."""
     headers = {
         "cuda_runtime.h (of cudart)": ("cuda_runtime.h",),
         "crt/host_config.h (of crt)": ("crt/host_config.h",),
         "nv/target (of cccl)": ("nv/target", "cccl/nv/target"),  # in include/cccl since CUDA 13
     }
-    return {
+    there = {
         **{name: any(is_seen(include / file) for file in files) for name, files in headers.items()},
         "cicc (of nvvm)": any(is_seen(root / file) for file in ("nvvm/bin/cicc", CLANG)),
         f"{CUDART} (of cudart)": find_cudart(root) is not None,
     }
+    return [name for name, found in there.items() if not found]
 
 
 def find_cuobjdump(nvcc: Nvcc, site: Path, environ: Mapping[str, str]) -> Path:

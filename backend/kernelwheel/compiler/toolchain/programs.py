@@ -16,13 +16,7 @@ def passed_on(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def output_of(program: str, *arguments: str, environ: Mapping[str, str] | None = None) -> str:
-    """What a program prints, stdout and stderr combined; if it cannot be run, the error as text.
-
-    Args:
-        program: its path or name.
-        arguments: its arguments.
-        environ: its environment; None: that of this process.
-    """
+    """What a program prints, stdout and stderr combined; if it cannot be run, the error as text."""
     try:
         done = subprocess.run(
             [program, *arguments],

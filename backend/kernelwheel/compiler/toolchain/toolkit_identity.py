@@ -28,37 +28,15 @@ PARTS: dict[str, tuple[str, ...]] = {
     "nvcc": ("bin/nvcc", "bin/cudafe++", "bin/fatbinary", "bin/ptxas"),
     "nvvm": ("nvvm/bin/cicc", "nvvm/libdevice/*.bc"),
     "crt": ("include/crt/*", "bin/crt/*"),
-    "cudart": (
-        "include/builtin_types*",
-        "include/channel_descriptor*",
-        "include/common_functions*",
-        "include/cooperative_groups*",
-        "include/cooperative_groups/**/*",
-        "include/cuda.h*",
-        "include/cuda_awbarrier*",
-        "include/cuda_bf16*",
-        "include/cuda_device_runtime*",
-        "include/cuda_fp*",
-        "include/cuda_occupancy*",
-        "include/cuda_pipeline*",
-        "include/cuda_runtime*",
-        "include/cuda_surface*",
-        "include/cuda_texture*",
-        "include/device_*",
-        "include/driver_*",
-        "include/fatbinary*",
-        "include/host_*",
-        "include/library_types*",
-        "include/math_*",
-        "include/mma*",
-        "include/sm_*",
-        "include/surface_*",
-        "include/texture_*",
-        "include/vector_*",
-    ),
+    "cudart": tuple(f"include/{name}" for name in (
+        "builtin_types*", "channel_descriptor*", "common_functions*", "cooperative_groups*", "cooperative_groups/**/*",
+        "cuda.h*", "cuda_awbarrier*", "cuda_bf16*", "cuda_device_runtime*", "cuda_fp*", "cuda_occupancy*",
+        "cuda_pipeline*", "cuda_runtime*", "cuda_surface*", "cuda_texture*", "device_*", "driver_*", "fatbinary*",
+        "host_*", "library_types*", "math_*", "mma*", "sm_*", "surface_*", "texture_*", "vector_*",
+    )),
     # In include/cccl since CUDA 13; before that, in include.
     "cccl": tuple(f"include/{folder}/**/*" for folder in ("cccl", "cub", "thrust", "cuda", "nv")),
-}
+}  # fmt: skip
 
 
 _PATTERNS = (pattern for part in PARTS.values() for pattern in part if pattern.startswith("include/"))

@@ -1,15 +1,11 @@
-"""The installed torch, read from its files: its version, its CUDA, and the toolkit release it requires."""
+"""The installed torch, read from its files: its version and its CUDA."""
 
 from __future__ import annotations
 
-import ast
-import importlib.metadata
 import importlib.util
+import re
 from dataclasses import dataclass
 from pathlib import Path
-
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import canonicalize_name
 
 from ...project.build_platforms import HOST_PLATFORM
 from ...runtime.errors import BuildError
@@ -27,14 +23,12 @@ class Torch:
         version: `2.15.0+cu132`.
         cuda: `torch.version.cuda`, for example `13.2`; None for a build without CUDA.
         hip: `torch.version.hip`; None for a build without ROCm.
-        toolkit: the release of pip's cuda-toolkit that its metadata requires, `13.0.2`; None if it requires none.
     """
 
     root: Path
     version: str
     cuda: str | None
     hip: str | None
-    toolkit: str | None = None
 
     @property
     def cuda_major(self) -> int | None:
@@ -78,14 +72,14 @@ def read_torch(root: Path) -> Torch:
             found="missing in torch's folder: " + (", ".join(missing) or "__version__ in version.py"),
             remedies=["pip install --force-reinstall 'torch>=2.10'"],
         )
-    return Torch(root, str(values["__version__"]), values.get("cuda"), values.get("hip"), _pinned_toolkit(root.parent))
+    return Torch(root, values["__version__"], values.get("cuda"), values.get("hip"))
 
 
-def brought_by_torch(torch: Torch) -> frozenset[str]:
+def torch_libraries(torch: Torch) -> list[str]:
     """The file names of the libraries that torch's wheel and those it depends on bring."""
     site = torch.root.parent
     folders = (torch.root / "lib", *site.glob("nvidia/*/lib"))
-    return frozenset(path.name for folder in folders for path in folder.glob(f"*{HOST_PLATFORM.suffix}*"))
+    return sorted({path.name for folder in folders for path in folder.glob(f"*{HOST_PLATFORM.suffix}*")})
 
 
 def version_in(root: Path) -> str | None:
@@ -94,35 +88,7 @@ def version_in(root: Path) -> str | None:
     return _assigned_strings(file).get("__version__") if is_file(file) else None
 
 
-def _pinned_toolkit(site: Path) -> str | None:
-    """The release of cuda-toolkit that the torch installed in `site` requires (Core metadata, Requires-Dist)."""
-    # Searched by name alone: for 2.11.0+cu130 from PyPI, the folder is torch-2.11.0.dist-info too.
-    for distribution in importlib.metadata.distributions(name="torch", path=[str(site)]):
-        for line in distribution.requires or []:
-            try:
-                requirement = Requirement(line)
-            except InvalidRequirement:  # about something else: torch is installed all the same
-                continue
-            exact = [specifier.version for specifier in requirement.specifier if specifier.operator == "=="]
-            if canonicalize_name(requirement.name) == "cuda-toolkit" and exact:
-                return exact[0]
-    return None
-
-
-def _assigned_strings(path: Path) -> dict[str, str | None]:
+def _assigned_strings(path: Path) -> dict[str, str]:
     """The module-level `name = 'literal'` of a Python file, annotated or not."""
-    found: dict[str, str | None] = {}
-    try:
-        module = ast.parse(path.read_text(encoding="utf-8"))
-    except (SyntaxError, ValueError):  # truncated, or not text: it tells nothing
-        return found
-    for node in module.body:
-        if isinstance(node, ast.Assign):
-            targets, value = node.targets, node.value
-        elif isinstance(node, ast.AnnAssign) and node.value is not None:
-            targets, value = [node.target], node.value
-        else:
-            continue
-        if isinstance(value, ast.Constant) and isinstance(value.value, (str, type(None))):
-            found.update({target.id: value.value for target in targets if isinstance(target, ast.Name)})
-    return found
+    text = path.read_text(encoding="utf-8", errors="replace")
+    return dict(re.findall(r"""^(\w+)(?: *:[^=\n]*)? *= *['"]([^'"\n]+)['"] *$""", text, re.MULTILINE))

@@ -1,15 +1,16 @@
-"""What CMake and the compilers are told for a Plan: cache entries, generated files, environment; its digest too.
+"""All that CMake and the compilers are given for a Plan: cache entries, generated files, environment; its digest too.
 
-All of it is relative to the work folder, or says where a tool of this machine is. The first is the recipe, which is
-part of the Plan; what the tools are is there by content.
+It is relative to the work folder, or says where a tool of this machine is. The first is the recipe, which is part of
+the Plan; what the tools are is there by content.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import shlex
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +18,17 @@ from packaging.version import Version
 
 from ..project.arch_choice import gencode
 from ..project.build_platforms import PLATFORMS
+from ..project.extension import Extension
 from ..runtime.files import file_sha256, json_sha256
 from .cmake_driver import BUILD_TYPE, GENERATOR
-from .extension_lists import as_one, cmake_lists
-from .headers import header_folders
+from .cross.cmake_files import toolchain_file
+from .headers import header_folders, in_makefile
 from .plan import Plan
 from .toolchain import glibc_compat
 from .toolchain.clang_toolkit import CLANG
 from .toolchain.programs import PASSED_ON, passed_on
 from .toolchain.toolchain import Toolchain
 from .toolchain.toolkit import find_cudart
-from .work_folder import Work, in_makefile
 
 MODULES = Path(__file__).parent.parent / "cmake"
 # What every compiler sees. Under the locale C, Python 3.11 fails on .pth files in a folder such as "Müller".
@@ -43,6 +44,12 @@ LOCATED = (
     "KERNELWHEEL_PYTHON_HEADERS",
     "KERNELWHEEL_TOOLKIT",
 )
+
+_FUNCTIONS = {
+    "module": "kernelwheel_add_pybind11_module",
+    "operators": "kernelwheel_add_op_library",
+    "torch-library": "kernelwheel_add_torch_library",
+}
 
 
 def prefix_map(work: Path) -> str:
@@ -60,36 +67,34 @@ def without_links(work: Path) -> str:
     return f"s!{quoted}/(torch|cuda|headers)/([^[:space:]\\\\]|\\\\.)*!!g\n"
 
 
-def environment_for(work: Work, toolchain: Toolchain, environ: Mapping[str, str]) -> dict[str, str]:
+def environment_for(work: Path, toolchain: Toolchain, environ: Mapping[str, str]) -> dict[str, str]:
     """The environment of CMake and the compilers."""
     environment = passed_on(environ) | {
         **SETTLED,
         "NINJA_STATUS": "[%f/%t] ",
-        "TMPDIR": str(work.path / "tmp"),  # a killed compiler's leftovers are removed with the folder
+        "TMPDIR": str(work / "tmp"),  # a killed compiler's leftovers are removed with the folder
     }
     if "PYTHONPATH" in environ:  # of pip's isolated builds, where CMake may be a script of Python
         environment["PYTHONPATH"] = environ["PYTHONPATH"]
     if launched := toolchain.launchers.environment(environ):
         environment |= {**launched, "TMPDIR": tempfile.gettempdir()}  # a launcher's server outlives this build
-    if toolchain.cuda.nvcc and (cudart := find_cudart(work.path / "cuda")):
+    if toolchain.cuda.nvcc and (cudart := find_cudart(work / "cuda")):
         environment["LIBRARY_PATH"] = str(cudart.parent)  # nvcc 13.0 from pip looks in lib64, which pip leaves empty
     return environment
 
 
-def made_files(plan: Plan, toolchain: Toolchain) -> dict[str, str]:
+def generated_sources(plan: Plan, toolchain: Toolchain) -> dict[str, str]:
     """The sources that are not the package's own, by their names in the work folder."""
-    made = {"src/CMakeLists.txt": cmake_lists(plan)} if plan.extensions else {}
-    for name, text in (glibc_compat.source_files(toolchain.cxx, plan.glibc) if plan.glibc else {}).items():
-        made[f"older/{name}"] = text
-    return made
+    files = {"src/CMakeLists.txt": cmake_lists(plan)} if plan.extensions else {}
+    if plan.glibc:
+        files |= {f"older/{name}": text for name, text in glibc_compat.source_files(toolchain.cxx, plan.glibc).items()}
+    return files
 
 
-def told(work: Path, toolchain: Toolchain) -> dict[str, str]:
+def recipe_files(work: Path, toolchain: Toolchain) -> dict[str, str]:
     """The files that tell CMake and the compilers how, by their names in the work folder."""
     files = {"recipe/paths.rsp": prefix_map(work), "recipe/depfile.sed": without_links(work)}
-    if toolchain.cross:
-        from .cross.toolchain_file import toolchain_file
-
+    if toolchain.target:
         files["recipe/toolchain.cmake"] = toolchain_file(toolchain)
     return files
 
@@ -98,7 +103,7 @@ def configuration_rests_on(plan: Plan, toolchain: Toolchain) -> tuple[str, ...]:
     """Inputs besides the cache entries that CMake reads only once: if they change, it must configure from scratch."""
     nvcc = toolchain.cuda.nvcc
     lists = {name: plan.sources[name] for name in plan.sources if name.endswith(("CMakeLists.txt", ".cmake"))}
-    own = [cmake_lists(plan) if plan.extensions else "", *told(Path(), toolchain).values()]
+    own = [cmake_lists(plan) if plan.extensions else "", *recipe_files(Path(), toolchain).values()]
     # Not its root, which may be a folder of this process.
     compiler = str((nvcc.root / CLANG if nvcc.clang else nvcc.path).resolve() if nvcc else None)
     return (str(toolchain.torch.root), compiler, json.dumps(lists, sort_keys=True), *own)
@@ -124,10 +129,9 @@ def cache_entries(work: Path, plan: Plan, toolchain: Toolchain) -> dict[str, Any
         "KERNELWHEEL_OUTPUT": str(work / "out"),
         "KERNELWHEEL_RECIPE": "../recipe",
     }
-    if toolchain.cross:
+    if toolchain.target:
         cache["CMAKE_TOOLCHAIN_FILE"] = str(work / "recipe" / "toolchain.cmake")
-        if not plan.binding:  # which links to the target's torch
-            cache["KERNELWHEEL_TORCH_STUBS"] = str(work / "torch-stubs")
+        cache["KERNELWHEEL_TORCH_STUBS"] = str(work / "torch-stubs")
     for language, folders in header_folders(plan, toolchain).items():
         links = [str(work / "headers" / f"{language}{number}") for number in range(len(folders))]
         cache[f"KERNELWHEEL_{language.upper()}_HEADERS"] = ";".join(links)
@@ -156,7 +160,7 @@ def recipe_of(plan: Plan, toolchain: Toolchain) -> dict[str, str]:
     """The digests of all that CMake and the compilers are told, wherever the folder and the tools are."""
     work = Path("work")
     cache = {name: value for name, value in cache_entries(work, plan, toolchain).items() if name not in LOCATED}
-    files = made_files(plan, toolchain) | told(work, toolchain)
+    files = generated_sources(plan, toolchain) | recipe_files(work, toolchain)
     files.pop("recipe/toolchain.cmake", None)  # says where tools are; what they are made to do is in the identities
     return {
         **{path.name: file_sha256(path) for path in MODULES.glob("*.cmake")},
@@ -165,3 +169,49 @@ def recipe_of(plan: Plan, toolchain: Toolchain) -> dict[str, str]:
         "environment": json_sha256([SETTLED, PASSED_ON]),
         "files": json_sha256(files),
     }
+
+
+# The CMakeLists.txt of a Plan with extensions, which have none of their own
+
+
+def cmake_lists(plan: Plan) -> str:
+    """The text of the CMakeLists.txt, for the folder with the Plan's sources."""
+    lines = ["cmake_minimum_required(VERSION 3.24)", f"project({plan.package} LANGUAGES CXX)", "include(KernelWheel)"]
+    for each in plan.extensions:
+        lines += _target(each, plan)
+    return "\n".join([*lines, ""])
+
+
+def as_one(flags: Iterable[str]) -> str:
+    """Options as one CMake list item; as separate items, CMake would drop duplicates such as `-Xcompiler`."""
+    joined = shlex.join(flags)
+    return "SHELL:" + joined.replace(";", "\\;") if joined else ""
+
+
+def _target(extension: Extension, plan: Plan) -> Iterator[str]:
+    cuda = plan.cuda is not None and extension.cuda != "none"
+    files = extension.compiled(cuda)
+    name = extension.name
+    yield f"{_FUNCTIONS[extension.kind]}({name} {'CUDA ' if cuda else ''}SOURCES {_quoted(files)})"
+    # The linker's name for it, in the place of lib<name>.so; and which function Python calls.
+    yield f"set_target_properties({name} PROPERTIES PREFIX {_quoted([''])} OUTPUT_NAME {name} NO_SONAME ON)"
+    yield f"kernelwheel_name_module({name} {extension.module})"
+    if extension.include_dirs:
+        yield f"target_include_directories({name} PRIVATE {_quoted(extension.include_dirs)})"
+    if define := (*extension.define, *(extension.cuda_define if cuda else ())):
+        yield f"target_compile_definitions({name} PRIVATE {_quoted(define)})"
+    if extension.archs and cuda and extension.has_kernels:
+        yield f"kernelwheel_set_gencode({name} {_quoted(gencode(extension.own_archs))})"
+    yield f"kernelwheel_add_flags({name} {_quoted([as_one(extension.cxx_flags), as_one(extension.cuda_flags)])})"
+    for file, flags in extension.file_flags.items():
+        if file in files:
+            yield f"kernelwheel_add_file_flags({name} {_quoted([file, *flags])})"
+    if extension.link_flags:
+        yield f"target_link_options({name} PRIVATE {_quoted([as_one(extension.link_flags)])})"
+    if extension.libraries:
+        yield f"kernelwheel_link_libraries({name} {_quoted(extension.libraries)})"
+
+
+def _quoted(values: Iterable[str]) -> str:
+    """Values as bracket arguments, in which CMake evaluates nothing."""
+    return " ".join(f"[==[{value}]==]" for value in values)

@@ -1,7 +1,7 @@
-"""Libraries to link against in a build for another platform, where torch's own cannot be: their names and functions.
+"""What CMake needs in a build for another platform: its toolchain file, and stubs in place of torch's libraries.
 
 Operators use torch's stable ABI alone, whose functions are the same on every platform, so the torch on this machine
-says what they are. Nothing of such a library gets into what is linked against it but its name.
+says what they are. Nothing of a stub gets into what is linked against it but its name.
 """
 
 from __future__ import annotations
@@ -10,8 +10,11 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
+from elftools.elf.elffile import ELFFile
+
 from ...project.build_platforms import HOST_PLATFORM
 from ..toolchain.glibc_compat import stub_source
+from ..toolchain.toolchain import Toolchain
 from ..toolchain.torch_files import Torch
 
 # The libraries of torch that operators are linked to.
@@ -20,8 +23,27 @@ LINKED = (HOST_PLATFORM.shared("torch_cpu"), HOST_PLATFORM.shared("torch_cuda"))
 _STABLE = (b"aoti_torch_", b"torch_")
 
 
+def toolchain_file(toolchain: Toolchain) -> str:
+    """The file that tells CMake what it is configured for (cmake-toolchains(7))."""
+    nvcc, platform = toolchain.cuda.nvcc, toolchain.target
+    assert platform is not None
+    libc = Path(toolchain.cxx.answer(f"-print-file-name={platform.libc}")).resolve()
+    lines = {
+        "CMAKE_SYSTEM_NAME": platform.cmake_system,
+        "CMAKE_SYSTEM_PROCESSOR": platform.machine,
+        "CMAKE_CXX_COMPILER": toolchain.cxx.path,
+        "CMAKE_FIND_ROOT_PATH": libc.parents[1],
+        **{f"CMAKE_FIND_ROOT_PATH_MODE_{kind}": "ONLY" for kind in ("LIBRARY", "INCLUDE", "PACKAGE")},
+        "CMAKE_FIND_ROOT_PATH_MODE_PROGRAM": "NEVER",
+    }
+    if nvcc and nvcc.target:
+        lines["CMAKE_CUDA_HOST_COMPILER"] = toolchain.cxx.path
+        lines["CMAKE_CUDA_FLAGS_INIT"] = f"--target-directory {nvcc.target.name}"
+    return "".join(f'set({name} "{value}")\n' for name, value in lines.items())
+
+
 def stub_files(torch: Torch) -> dict[str, str]:
-    """The sources of these libraries, by file: `libtorch_cpu.so.cpp`."""
+    """The sources of the stubs, by file: `libtorch_cpu.so.cpp`."""
     paths = (torch.root / "lib" / name for name in LINKED)
     return {f"{path.name}.cpp": stub_source(sorted(stable_functions(path))) for path in paths if path.is_file()}
 
@@ -31,8 +53,6 @@ def stable_functions(library: Path) -> Iterator[str]:
 
     A library of torch has hundreds of thousands of symbols, so each is read as a record of bytes.
     """
-    from elftools.elf.elffile import ELFFile  # not installed where nothing is compiled, such as beside `doctor`
-
     with library.open("rb") as stream:
         elf = ELFFile(stream)
         table, text = elf.get_section_by_name(".dynsym"), elf.get_section_by_name(".dynstr")

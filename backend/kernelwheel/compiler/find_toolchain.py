@@ -1,0 +1,79 @@
+"""The search for everything that this machine compiles with, once in each process that compiles.
+
+Everything is read from files and `--version` output. torch is not imported, and GPUs are never queried: the hardware of
+the build machine says nothing about where the wheel will run.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from ..project.build_settings import BuildSettings
+from ..runtime.errors import BuildError
+from ..runtime.platforms import platform_name
+from .compile_job import CompileJob
+from .cross.target_platform import cross_platform, for_target, refuse_libraries_on_all_of_torch
+from .toolchain.cuda import decide_cuda, parts_for_clang
+from .toolchain.cxx import find_cxx
+from .toolchain.launchers import find_launchers
+from .toolchain.nvcc import LIKE_TORCH, NvccLimits, find_cuobjdump
+from .toolchain.toolchain import Toolchain
+from .toolchain.torch_files import find_torch
+
+
+def find_toolchain(
+    settings: BuildSettings, environ: Mapping[str, str], limits: NvccLimits = LIKE_TORCH, *, binds_torch: bool = False
+) -> Toolchain:
+    """Find everything that the settings require; with `binds_torch`, for more than torch's stable ABI.
+
+    Raises:
+        BuildError: something is missing or does not fit; lists the places searched and the remedies.
+    """
+    target = cross_platform(settings)
+    if target and binds_torch:
+        raise refuse_libraries_on_all_of_torch(target)
+    torch = find_torch()
+    cuda = decide_cuda(settings, torch, environ, sys.path, limits=limits)
+    if target and cuda.nvcc:
+        cuda = replace(cuda, nvcc=for_target(cuda.nvcc, settings, target))
+    cuobjdump = find_cuobjdump(cuda.nvcc, torch.root.parent, environ) if cuda.nvcc else None
+    launchers = find_launchers(settings, environ, cuda.nvcc is not None and not cuda.nvcc.clang)
+    cxx = find_cxx(settings, environ, cuda.nvcc, target)
+    return Toolchain(torch, cxx, cuda, cuobjdump, launchers, settings, target)
+
+
+def toolchain_for(job: CompileJob, environ: Mapping[str, str]) -> Toolchain:
+    """What a job is compiled with; raises as `find_toolchain`."""
+    return find_toolchain(job.settings, environ, nvcc_limits(job), binds_torch=job.facts.binds_torch)
+
+
+def nvcc_limits(job: CompileJob) -> NvccLimits:
+    """Which nvcc will do: for kernels that must run here, one that serves the driver; for others, `drivers` says."""
+    oldest = tuple(map(int, job.settings.drivers.split("."))) if job.settings.drivers else None
+    return NvccLimits(not job.facts.binds_cuda, job.driver, oldest)
+
+
+def describe_toolchain(tools: Toolchain) -> Iterator[str]:
+    """What was looked at and what was taken, one line each, for the log of a wheel's build."""
+    for candidate in tools.cuda.candidates:
+        yield f"nvcc: {candidate.origin}: {candidate.place}: {candidate.outcome}"
+    for passed_over in tools.cxx.passed_over:
+        yield f"c++: {passed_over}"
+    yield f"c++: {tools.cxx.path}: {tools.cxx.kind} {tools.cxx.version}"
+    if tools.target:
+        yield f"platform: {tools.platform}, on {platform_name()} ({tools.settings.origin('platform')})"
+    yield f"CUDA kernels: {'yes' if tools.cuda.nvcc else 'no'}, because {tools.cuda.reason}"
+
+
+def parts_to_install(job: CompileJob, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """What pip must install besides the build requirements: the parts of CUDA 12 for clang, where nothing else will do.
+
+    Without torch there are none; the build itself says that it is missing.
+    """
+    try:
+        torch = find_torch()
+    except BuildError:
+        return ()
+    return parts_for_clang(job.settings, torch, environ, sys.path, nvcc_limits(job))
