@@ -206,7 +206,7 @@ def largest_directory(entry: Artifact) -> bytes:
     whole = wheel(entry, ZIP_STORED)
     _, directory, start = struct.unpack_from("<HLL", whole, len(whole) - 12)
     member = bytearray(whole[start : start + 46]) + b"x"
-    struct.pack_into("<HHH", member, 28, 1, 0, 0)
+    struct.pack_into("<LLHHH", member, 20, 0, 0, 1, 0, 0)
     more = bytes(member) * ((archive.LARGEST_DIRECTORY - directory) // 47)
     end = bytearray(whole[-22:])
     struct.pack_into("<LL", end, 12, directory + len(more), start)

@@ -45,7 +45,7 @@ assert ["17" in m.found and "20" in m.required for m in found] == [True], "findi
 assert takes(manifest, manifest.content) != {}
 assert takes(manifest, wanted.content) == {}, "taking a wheel's libraries"
 
-assert [str(each) for each in differences(was, now)] == ["content.options.cxx-std: 17 -> 20"], "cache explain"
+assert differences(was, now) == {"content.options.cxx-std": "17 -> 20"}, "cache explain"
 assert "cxx-std = 20 (-C cxx_std)" in settings_text(settings_with(cxx_std="20").record("9.0")), "inspect"
 assert "| `cxx-std` | `TINY_CXX_STD` |" in settings_page("tiny"), "docs/settings.md"
 """

@@ -249,27 +249,14 @@ def test_prune_removes_entries_quarantine_and_leftovers_and_says_what_it_freed(s
     (left / "part.so").write_bytes(b"x" * 1000)
     size = size_of(old) + size_of(store.root / ".quarantine") + 1000
 
-    dry = pruning.prune(store, Policy(foreign_versions=True), time.time(), dry_run=True)
-    assert left.is_dir()
     done = pruning.prune(store, Policy(foreign_versions=True), time.time())
 
     assert sorted(removed.kind for removed in done.removed) == ["entry", "leftover", "quarantine"]
-    assert sorted(dry.removed, key=repr) == sorted(done.removed, key=repr)
     assert done.freed == size
     assert done.skipped == ()
     assert fingerprints(store) == [("1.2.3", entry.name)]
     assert list((store.root / ".quarantine").iterdir()) == []
     assert list((store.root / ".work").iterdir()) == []
-
-
-def test_a_dry_run_changes_nothing(store: Store, entry: Path) -> None:
-    fill(store._replace(version="1.2.2"), entry)
-    before = contents(store.folder)
-
-    cleaning = pruning.prune(store, Policy(max_size=0), time.time(), dry_run=True)
-
-    assert len(cleaning.removed) == 2
-    assert contents(store.folder) == before
 
 
 def test_the_lock_file_stays_the_same_file(store: Store, entry: Path) -> None:
@@ -293,15 +280,11 @@ def test_a_version_in_which_somebody_makes_an_entry_is_left_alone(store: Store, 
     foreign = store._replace(version="1.2.2")
     old = fill(foreign, entry).folder
     with holding_the_lock(foreign):
-        cleanings = [
-            pruning.prune(store, Policy(foreign_versions=True, max_size=0), time.time(), dry_run=dry)
-            for dry in (True, False)
-        ]
+        cleaning = pruning.prune(store, Policy(foreign_versions=True, max_size=0), time.time())
         assert (foreign.root / ".work" / "half").is_dir()
 
-    for cleaning in cleanings:
-        assert [removed.version for removed in cleaning.removed] == ["1.2.3"]
-        assert "version 1.2.2: in use by another process" in cleaning.skipped[0]
+    assert [removed.version for removed in cleaning.removed] == ["1.2.3"]
+    assert "version 1.2.2: in use by another process" in cleaning.skipped[0]
     assert fingerprints(store) == [("1.2.2", old.name)]
     assert [r.name for r in pruning.prune(store, Policy(), time.time()).removed] == ["half"]
 
@@ -374,12 +357,9 @@ def make_build(store: Store, name: str, days: float) -> Path:
 def test_builds_that_nobody_used_for_a_month_are_pruned(store: Store) -> None:
     old, young = make_build(store, "kernelwheel-a", 31), make_build(store, "kernelwheel-b", 29)
 
-    dry = pruning.prune(store, Policy(), time.time(), dry_run=True)
-    assert old.exists()
-    wet = pruning.prune(store, Policy(), time.time())
+    removed = pruning.prune(store, Policy(), time.time()).removed
 
-    assert [(r.kind, r.name, r.size) for r in wet.removed] == [("build", old.name, 4)]
-    assert dry.removed == wet.removed
+    assert [(r.kind, r.name, r.size) for r in removed] == [("build", old.name, 4)]
     assert [old.exists(), young.exists()] == [False, True]
     assert [r.name for r in pruning.prune(store, Policy(older_than=28 * DAY), time.time()).removed] == [young.name]
 

@@ -1,9 +1,8 @@
-"""`doctor` and `cache explain` make the same predictions, and a call and `cache build` fulfil them."""
+"""What `doctor` says of the next call is what the next call does."""
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -21,47 +20,22 @@ from samples import rewrite_manifest
 pytestmark = pytest.mark.once
 
 BACKEND = Path(__file__).parents[2] / "backend"
-# What each of them predicts for CPU kernels, then what happens; a compile ends as soon as it starts.
+# What it predicts for CPU kernels, then what happens; a compile ends as soon as it starts.
 ASK = """
-import argparse, contextlib, io, json, os, sys
+import json, os, sys
 from pathlib import Path
-from kernelwheel.runtime import cache_commands as own_commands, compiler_process
-from kernelwheel.cli import cache_build, cache_commands, doctor
-from kernelwheel.runtime import Kernels
+from kernelwheel.cli import doctor
+from kernelwheel.runtime import Kernels, compiler_process
+from kernelwheel.runtime.errors import KernelWheelError
 compiler_process.program = lambda: Path(sys.argv[2])
-explain = cache_commands.COMMANDS["explain"]
-parser = argparse.ArgumentParser()
-explain.declare(parser)
-view = doctor.examine(Kernels("tiny", "1.2.3", Path(sys.argv[1])), os.environ, sys.path)
-page = doctor.page(view, Kernels("tiny", "1.2.3", Path(sys.argv[1])))
-
-def cache(*words):
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        kernels = Kernels("tiny", "1.2.3", Path(sys.argv[1]))
-        status = own_commands.run(explain, parser.parse_args(words), kernels)
-    return out.getvalue() or err.getvalue()
-
-def outcome(act):
-    from kernelwheel.runtime.errors import KernelWheelError
-    try:
-        act(Kernels("tiny", "1.2.3", Path(sys.argv[1])))
-    except KernelWheelError as error:
-        return "compile" if error.problem == "started" else "fail", str(error)
-    return "load", ""
-
-def build(kernels):
-    if kernels.host.cuda:
-        kernels.probe_gpus()
-    cuda = cache_build.wants_cuda(kernels.installed, kernels.host)
-    return cache_build.build(kernels.installed, kernels.host, cuda, "", lambda line: None)
-
-explained = json.loads(cache("--json"))
-cpu = json.loads(cache("--json", "--cuda", "off"))
-print(json.dumps({
-    "doctor": view, "page": page, "explain": explained, "text": cache(), "cpu": cpu,
-    "build": outcome(build), "call": outcome(lambda kernels: kernels.require("cpu")),
-}))
+kernels = Kernels("tiny", "1.2.3", Path(sys.argv[1]))
+(expected,) = [each for each in doctor.examine(kernels, os.environ, sys.path)["next"] if each["device"] == "cpu"]
+try:
+    kernels.require("cpu")
+    happened, error = "load", ""
+except KernelWheelError as refused:
+    happened, error = "compile" if refused.problem == "started" else "fail", str(refused)
+print(json.dumps([expected, happened, kernels.info()["loaded"].get("cpu"), error]))
 """
 # In the compiler
 REFUSE = """
@@ -127,6 +101,10 @@ def never_and_entry(machine: Machine) -> Mapping[str, str]:
     return {**entry_fits(machine), "TINY_JIT": "never"}
 
 
+def bad_setting(machine: Machine) -> Mapping[str, str]:
+    return {**nothing(machine), "TINY_JIT": "sometimes"}
+
+
 def always(machine: Machine) -> Mapping[str, str]:
     return {"TINY_JIT": "always"}
 
@@ -187,6 +165,7 @@ STATES: dict[State, tuple[str, str]] = {
     no_packages: ("fail", "compiling would fail: the kernels cannot be compiled here (found: pyelftools missing)"),
     never: ("fail", "jit is never (environment variable TINY_JIT)"),
     never_and_entry: ("load", "the kernels in the store fit"),
+    bad_setting: ("fail", "option 'jit' cannot be 'sometimes'"),
     always: ("compile", "jit is always (environment variable TINY_JIT)"),
     no_sources: ("fail", "no sources are installed to compile from"),
     other_version: ("fail", "compiling would not fix that"),
@@ -201,47 +180,22 @@ STATES: dict[State, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize("state", STATES, ids=lambda state: state.__name__)
-def test_doctor_and_explain_predict_what_happens(
+def test_a_call_does_what_doctor_predicts(
     state: State, entry: Path, tiny_checkout: Path, tmp_path: Path, run_with_torch: RunPython
 ) -> None:
-    """For CPU kernels, and for the default of `cache build`: with CUDA kernels if torch has CUDA."""
     machine = Machine(tmp_path, entry)
     shutil.copytree(entry, machine.native)
     shutil.copytree(tiny_checkout / "native", machine.native / "src")
-    environ = {"TINY_CACHE_DIR": str(machine.store.folder)}
+    environ = {"TINY_CACHE_DIR": str(machine.store.folder), **state(machine)}
     outcome, because = STATES[state]
 
-    done = run_with_torch(
-        ASK, machine.native, patched_compiler(tmp_path, REFUSE), path=[BACKEND], env={**environ, **state(machine)}
-    )
-    said = json.loads(done.stdout)
-    doctor, explain = said["doctor"], said["explain"]
+    done = run_with_torch(ASK, machine.native, patched_compiler(tmp_path, REFUSE), path=[BACKEND], env=environ)
+    expected, happened, loaded, error = json.loads(done.stdout)
 
-    call = next(each for each in doctor["next"] if each["device"] == "cpu")
-    assert (call["outcome"], said["call"][0]) == (outcome, outcome), said["call"]
-    assert because in call["because"]
-    assert said["cpu"]["next"] == [call]
-    assert explain["next"] == [each for each in doctor["next"] if each["device"] == explain["device"]]
-    assert explain["build"] == doctor["build"]
-    assert doctor["build"]["outcome"] == said["build"][0], f"{doctor['build']}\n{said['build'][1]}"
-    for row in (line for line in said["text"].splitlines() if line.startswith("  cache build  ")):
-        assert row in said["page"]
-    assert "  cache build  " in said["text"]
-
-
-def test_what_helps_a_machine_without_tools_names_them_and_not_the_package(
-    entry: Path, tiny_checkout: Path, tmp_path: Path, run_with_torch: RunPython
-) -> None:
-    machine = Machine(tmp_path, entry)
-    shutil.copytree(entry, machine.native)
-    shutil.copytree(tiny_checkout / "native", machine.native / "src")
-
-    environ = {"TINY_CACHE_DIR": str(machine.store.folder), "TINY_CUDA": "off", **no_packages(machine)}
-    said = json.loads(
-        run_with_torch(ASK, machine.native, patched_compiler(tmp_path, REFUSE), path=[BACKEND], env=environ).stdout
-    )
-
-    assert INSTALL_TOOLS in said["doctor"]["next"][0]["remedies"]
-    assert INSTALL_TOOLS in said["call"][1]
-    assert REINSTALL not in said["call"][1]
-    assert os.linesep not in INSTALL_TOOLS
+    assert (expected["outcome"], happened) == (outcome, outcome), error
+    assert because in expected["because"]
+    assert expected["artifact"] == loaded
+    if state is no_packages:
+        assert INSTALL_TOOLS in expected["remedies"]
+        assert INSTALL_TOOLS in error
+        assert REINSTALL not in error

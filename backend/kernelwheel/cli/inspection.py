@@ -5,9 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +15,7 @@ from ..runtime.errors import IncompatibleArtifactError, UnreadableArtifactError,
 from ..runtime.manifest import Manifest
 from ..runtime.presentation import verdict_text
 from ..store import archive, manifest_file
-from ..store.archive import Packed
 from .manifest_text import manifest_text
-
-LARGEST_SBOM = 1 << 20
-
 
 SUMMARY = "show what a wheel contains and whether it fits this machine"
 
@@ -55,16 +49,12 @@ class WheelView:
         manifest: its manifest.
         damage: how its files differ from its manifest and RECORD.
         mismatches: what keeps it from being used here; empty if nothing does.
-        members: name, size in the file and size unpacked, of every member.
-        sbom: its software bill of materials, empty if there is none.
     """
 
     wheel: str
     manifest: Manifest
     damage: tuple[str, ...]
     mismatches: tuple[Mismatch, ...]
-    members: tuple[tuple[str, int, int], ...] = ()
-    sbom: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The view as plain JSON values."""
@@ -96,9 +86,7 @@ def view_wheel(path: Path) -> WheelView:
             except IncompatibleArtifactError as error:
                 damage.append(error.found.removeprefix(f"{path}: "))
         damage += packed.record_damage()
-        members = tuple((info.filename, info.compress_size, info.file_size) for info in packed.members)
-        sbom = _sbom(packed)
-    return WheelView(path.name, packed.manifest, tuple(damage), _mismatches(packed.manifest), members, sbom)
+    return WheelView(path.name, packed.manifest, tuple(damage), _mismatches(packed.manifest))
 
 
 def _mismatches(manifest: Manifest) -> tuple[Mismatch, ...]:
@@ -107,18 +95,6 @@ def _mismatches(manifest: Manifest) -> tuple[Mismatch, ...]:
         needs = f"torch {manifest.requires.torch}"
         return (Mismatch("torch", needs, "no torch in this Python", "pip install torch", "cpu", False),)
     return check(manifest, hosts.with_gpus(hosts.probe()))
-
-
-def _sbom(packed: Packed) -> Mapping[str, Any]:
-    """A wheel's software bill of materials (PEP 770), as far as it can be read."""
-    for info in packed.members:
-        if fnmatchcase(info.filename, "*.dist-info/sboms/*.cdx.json") and info.file_size <= LARGEST_SBOM:
-            try:
-                values = json.loads(packed.read_member(info, LARGEST_SBOM))
-            except (ValueError, RecursionError):
-                return {}
-            return values if isinstance(values, dict) else {}
-    return {}
 
 
 def existing_file(text: str) -> Path:
