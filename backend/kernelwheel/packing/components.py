@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,8 +46,7 @@ class Component:
         licence: an SPDX licence expression.
         what: what of it is in the libraries.
         libraries: the files that it is in.
-        sha256: that of the one file that is linked in; empty for headers.
-        digests: over sets of files, as the Plan has them.
+        sha256: that of the one file that is linked in; empty for headers, whose digests the manifest has.
         texts: of its licence.
         asks_for_text: whether its licence asks for its text beside the binary.
     """
@@ -59,7 +58,6 @@ class Component:
     what: str
     libraries: tuple[str, ...]
     sha256: str = ""
-    digests: Mapping[str, str] = field(default_factory=dict)
     texts: tuple[LicenceText, ...] = ()
     asks_for_text: bool = True
 
@@ -72,7 +70,7 @@ def components_of(manifest: Manifest, tools: Toolchain) -> tuple[Component, ...]
         tools: what it was compiled with, or the same on another machine; it has the rest, and the licences.
     """
     every = _files(manifest.libraries)
-    found = [_torch(manifest, tools, every), _cxx(manifest, tools, every)]
+    found = [_torch(manifest, tools, every), _cxx(manifest, every)]
     if tools.cuda.nvcc and manifest.libraries_for("cuda"):
         found += _cuda(manifest, tools.cuda.nvcc)
     if manifest.modules:
@@ -99,12 +97,11 @@ def _torch(manifest: Manifest, tools: Toolchain, every: tuple[str, ...]) -> Comp
         "BSD-3-Clause",
         "inline functions and templates of its headers",
         every,
-        digests=_header_digests(manifest, "torch"),
         texts=tuple(_texts_beside(tools.torch.root.parent, "torch")),
     )
 
 
-def _cxx(manifest: Manifest, tools: Toolchain, every: tuple[str, ...]) -> Component:
+def _cxx(manifest: Manifest, every: tuple[str, ...]) -> Component:
     cxx = manifest.plan["tools"]["cxx"]
     # clang uses the libstdc++ of a gcc beside it, and does not say which.
     version = str(cxx["version"]) if cxx["kind"] == "gcc" else ""
@@ -115,7 +112,6 @@ def _cxx(manifest: Manifest, tools: Toolchain, every: tuple[str, ...]) -> Compon
         "GPL-3.0-or-later WITH GCC-exception-3.1",
         "inline functions and templates of its headers, and the pieces of libgcc that a compiler links in",
         every,
-        digests=_header_digests(manifest, "system"),
         asks_for_text=False,  # the exception lets the result be conveyed on any terms
     )
 
@@ -134,7 +130,6 @@ def _cuda(manifest: Manifest, nvcc: Nvcc) -> Iterator[Component]:
         f"{CUDART}, and inline functions of its headers",
         _files(cuda),
         sha256=toolkit.get("cudart_static", ""),
-        digests=_parts(toolkit, "cudart"),
         texts=eula,
     )
     if kernels:
@@ -146,7 +141,6 @@ def _cuda(manifest: Manifest, nvcc: Nvcc) -> Iterator[Component]:
             NVIDIA,
             "inline functions of the compiler's own headers, and device code of libdevice",
             kernels,
-            digests=_parts(toolkit, "crt", "nvvm"),
             texts=eula,
         )
         if nvcc.clang:
@@ -157,7 +151,6 @@ def _cuda(manifest: Manifest, nvcc: Nvcc) -> Iterator[Component]:
                 "Apache-2.0 WITH LLVM-exception",
                 "inline functions of its headers for CUDA",
                 kernels,
-                digests=_parts(toolkit, "nvcc"),
                 asks_for_text=False,  # its exception is for what a compiler puts into binaries
             )
         version = str(manifest.built_with["cccl"] or "")
@@ -168,7 +161,6 @@ def _cuda(manifest: Manifest, nvcc: Nvcc) -> Iterator[Component]:
             CCCL,
             "templates of CUB, Thrust and libcu++",
             kernels,
-            digests=_parts(toolkit, "cccl"),
             texts=tuple(_cccl_notices(nvcc)),
         )
 
@@ -197,7 +189,6 @@ def _python(manifest: Manifest, tools: Toolchain) -> Iterator[Component]:
         "Python-2.0.1",
         "inline functions of its headers",
         modules,
-        digests=_header_digests(manifest, "python"),
         texts=tuple(_first_text(*(Path(at, "LICENSE.txt") for at in (sysconfig.get_path("stdlib"), sys.base_prefix)))),
     )
 
@@ -208,16 +199,6 @@ def _files(libraries: Iterable[Library]) -> tuple[str, ...]:
 
 def _purl(kind: str, name: str, version: str, namespace: str | None = None) -> str:
     return PackageURL(kind, namespace, name, version or None).to_string()
-
-
-def _parts(toolkit: Mapping[str, str], *parts: str) -> dict[str, str]:
-    return {part: toolkit[part] for part in parts if part in toolkit}
-
-
-def _header_digests(manifest: Manifest, origin: str) -> dict[str, str]:
-    """The digest of the headers of one origin, if the Plan has one."""
-    headers = manifest.plan["tools"]["headers"]
-    return {"headers": headers[origin]} if origin in headers else {}
 
 
 # Texts
