@@ -10,7 +10,7 @@ import subprocess
 import sys
 from email.parser import HeaderParser
 from pathlib import Path
-from zipfile import ZipFile, ZipInfo
+from zipfile import ZipFile
 
 import pytest
 from kernelwheel.packing import tags, wheel
@@ -125,11 +125,16 @@ def test_the_loader_is_in_it_whole(
 def test_what_the_disk_has_changed_is_refused_and_no_wheel_is_left(
     pure: Path, parts: tuple[Artifact, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def spoilt(self: WheelFile, info: ZipInfo | str, data: bytes, *rest: object) -> None:
-        real(self, info, data[:-1] if str(getattr(info, "filename", "")).endswith(".so") else data, *rest)
+    def spoil(self: WheelFile) -> None:
+        written = self.fp and self.mode == "w" and self.getinfo(f"tiny/_native/{LIBRARY.file}")
+        real(self)
+        if written:
+            data = bytearray(Path(self.filename).read_bytes())
+            data[written.header_offset + 30 + len(written.filename)] ^= 0xFF  # behind the header and the name
+            Path(self.filename).write_bytes(data)
 
-    real = WheelFile.writestr
-    monkeypatch.setattr(WheelFile, "writestr", spoilt)
+    real = WheelFile.close
+    monkeypatch.setattr(WheelFile, "close", spoil)
 
     with pytest.raises(BuildError, match="does not hold what was written") as caught:
         wheel.add_artifact(pure, tmp_path, wheel.Contents("tiny/_native", *parts, OLDEST_ZIP_TIME, PLATFORM))
