@@ -12,7 +12,7 @@ import tarfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from zipfile import ZIP_BZIP2, ZIP_DEFLATED, ZIP_LZMA, ZIP_STORED, ZipFile
+from zipfile import ZIP_DEFLATED, ZIP_LZMA, ZIP_STORED, ZipFile
 
 import pytest
 from editables import Editable
@@ -137,16 +137,8 @@ def deflated_library(entry: Artifact) -> bytes:
     return bomb(entry, ZIP_DEFLATED, 90)
 
 
-def deflated_library_beyond_the_limit(entry: Artifact) -> bytes:
-    return bomb(entry, ZIP_DEFLATED, 300)
-
-
 def lzma_library(entry: Artifact) -> bytes:
     return bomb(entry, ZIP_LZMA, 90)
-
-
-def bzip2_library(entry: Artifact) -> bytes:
-    return bomb(entry, ZIP_BZIP2, 90)
 
 
 def more_than_its_manifest_says(entry: Artifact) -> bytes:
@@ -185,12 +177,6 @@ def huge_directory(entry: Artifact) -> bytes:
     more = bytes(member) * 1_000_000
     struct.pack_into("<LL", end, 12, directory + len(more), start)
     return whole[:-22] + more + bytes(end)
-
-
-def directory_of_gigabytes(entry: Artifact) -> bytes:
-    whole = bytearray(wheel(entry, ZIP_STORED))
-    struct.pack_into("<L", whole, len(whole) - 10, 0xF0000000)
-    return bytes(whole)
 
 
 def directory_of_64_bits(entry: Artifact) -> bytes:
@@ -288,9 +274,9 @@ def with_a_comment(entry: Artifact) -> bytes:
 
 Make = Callable[[Artifact], bytes]
 HOSTILE: list[Make] = [
-    tar_archive, deflated_library, deflated_library_beyond_the_limit,
-    lzma_library, bzip2_library, more_than_its_manifest_says, deflated_manifest, manifest_that_says_it_is_small,
-    long_manifest, deep_manifest, huge_directory, directory_of_gigabytes, directory_of_64_bits,
+    tar_archive, deflated_library,
+    lzma_library, more_than_its_manifest_says, deflated_manifest, manifest_that_says_it_is_small,
+    long_manifest, deep_manifest, huge_directory, directory_of_64_bits,
     directory_beyond_the_file, encrypted, name_that_is_no_text, manifest_that_is_no_text, library_twice,
     manifest_twice, another_package_s_folder, with_a_comment, place_of_64_bits, another_name_before_the_data,
 ]  # fmt: skip
@@ -331,16 +317,6 @@ def test_a_directory_as_large_as_is_read_takes_no_more_than_is_said(entry: Artif
 
     assert said == ""
     assert peak < 100
-
-
-def test_what_is_whole_is_imported_in_little_memory(entry: Artifact, exported: bytes, tmp_path: Path) -> None:
-    for number, whole in enumerate([exported, wheel(entry, ZIP_DEFLATED)]):
-        source = tmp_path / f"whole{number}"
-        source.write_bytes(whole)
-
-        said, peak = confined(source, tmp_path / f"other{number}")
-
-        assert (said, peak < 20) == ("", True)
 
 
 # Any change

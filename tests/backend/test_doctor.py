@@ -20,13 +20,11 @@ from kept import fill, kernels_of, relabel
 from kernelwheel.cli import doctor
 from kernelwheel.cli import installation as installations
 from kernelwheel.cli.installation import Installation
-from kernelwheel.compiler import tools
-from kernelwheel.runtime import Kernels, compiler_process
+from kernelwheel.runtime import Kernels
 from kernelwheel.runtime.errors import REINSTALL
 from kernelwheel.runtime.manifest import Library
 from kernelwheel.runtime.presentation import entry_text
 from kernelwheel.runtime.store import Store
-from patched_compiler import patched_compiler
 from samples import sample
 
 MANIFEST = sample(Library("libtiny_cpu.so", "0" * 64, 1, "cpu"))
@@ -349,20 +347,6 @@ def test_folders_that_others_can_change_are_findings_before_anything_is_in_them(
     assert f"chmod go-w {tmp_path / 'tmp'}" in page
     (tmp_path / "tmp").chmod(0o1777)  # as /tmp is
     assert "temporary folder" not in examine()[1]
-
-
-def test_cmake_that_is_missing_stands_in_the_way_of_a_compile(
-    examine: Examine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    patch = "import scikit_build_core.program_search as found; found.best_program = lambda *_, **__: None"
-    program = patched_compiler(tmp_path, patch)
-    monkeypatch.setattr(compiler_process, "program", lambda: program)
-
-    view, _ = examine()
-
-    assert prediction(view, "cpu")["outcome"] == "fail"
-    assert "cmake missing" in prediction(view, "cpu")["because"]
-    assert tools.INSTALL_TOOLS in prediction(view, "cpu")["remedies"]
 
 
 @needs_cpu_torch

@@ -45,19 +45,12 @@ def test_the_wheel_is_for_this_python_alone(classic_wheel: Wheel) -> None:
 
 
 def test_the_manifest_requires_one_python_and_one_minor_release_of_torch(classic_wheel: Wheel) -> None:
-    requires = classic_wheel.manifest["requires"]
+    requires, manifest = classic_wheel.manifest["requires"], manifests.read(classic_wheel.native)
 
     assert (requires["python"], requires["torch"]) == (PYTHON, f"{MINOR}.*")
-
-
-def test_people_are_told_which_python_and_torch(classic_wheel: Wheel) -> None:
-    manifest = manifests.read(classic_wheel.native)
     assert manifest is not None
-
-    said = manifest_text(manifest)
-
-    assert f"torch {MINOR}.*, Python {PYTHON}, linux" in said
-    assert "imported as _C" in said
+    assert f"torch {MINOR}.*, Python {PYTHON}, linux" in (text := manifest_text(manifest))
+    assert "imported as _C" in text
 
 
 def test_the_plan_names_the_python_and_the_torch_whose_headers_it_is_made_from(classic_wheel: Wheel) -> None:
@@ -430,18 +423,6 @@ def test_a_package_that_says_it_has_modules_and_has_none_is_refused(checkout: Ch
 
     assert "libtiny_cpu.so: an operator library" in said
     assert 'remove abi = "torch"' in said
-
-
-def test_an_abi_that_is_neither_is_refused(checkout: Checkout, out: Path) -> None:
-    folder = checkout()
-    bind(folder)
-    file = folder / "pyproject.toml"
-    file.write_text(file.read_text().replace('abi = "torch"', 'abi = "limited"'))
-
-    said = refused_build(folder, out, env={"TINY_CUDA": "off"})
-
-    assert "[tool.kernelwheel] abi" in said
-    assert "'limited'" in said
 
 
 def test_operators_and_modules_may_be_in_one_package(checkout: Checkout, out: Path, run_with_torch: RunPython) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builds import TORCH, Wheel, build, contents, device_code, needs_cpu_torch, needs_cuda_torch, pip_wheel, uv
+from builds import TORCH, Wheel, build, contents, device_code, needs_cuda_torch, pip_wheel, uv
 from declared import CUDA_SOURCE, HEAD, LIGHT, MODULE, PIP, REPOSITORY, TABLE, make_package, make_user_index
 from kernelwheel import VERSION
 from kernelwheel.compiler.toolchain.torch_files import Torch
@@ -262,19 +262,6 @@ def test_an_extension_is_its_own_home_beside_a_folder_that_hides_the_project_s(
     assert "_light 1.0:" in doctor.stdout
 
 
-@pytest.mark.once
-def test_a_module_with_a_flipped_byte_is_not_imported(site: Path, run_python: RunPython) -> None:
-    library = site / "light/_native/light._C.so"
-    data = bytearray(library.read_bytes())
-    data[-1] ^= 1
-    library.write_bytes(data)
-
-    done = run_python("import light", path=[site], check=False)
-
-    assert "the compiled kernels are damaged" in done.stderr
-    assert str(library) in done.stderr
-
-
 # Editable, and from the sdist; with pip and with uv; isolated
 
 
@@ -473,16 +460,6 @@ extern "C" int light_late(bool start) { return start ? cuInit(0) : LATE; }
 #endif
 extern "C" int light_release() { int release = 0; return cudaRuntimeGetVersion(&release) ? -1 : release; }
 """
-
-
-@needs_cpu_torch
-def test_what_needs_cuda_is_one_clear_error_beside_a_cpu_torch(tmp_path: Path) -> None:
-    project = make_package(tmp_path / "p", {**LIGHT, "native/add.cu": CUDA_SOURCE}, pyproject=HEAD + CUDA_TABLE)
-
-    said = refused(project, tmp_path / "out")
-
-    assert "cannot be built without CUDA" in said
-    assert "light._C" in said
 
 
 @pytest.fixture(scope="module")
