@@ -21,7 +21,6 @@ TO_BUILD = (
     ("wheel", "wheel"),
     ("auditwheel", "auditwheel"),
     *([("torch_abi_audit", "torch-abi-audit")] if sys.version_info >= (3, 11) else []),
-    ("cyclonedx", "cyclonedx-python-lib"),
     *([("tomli", "tomli")] if sys.version_info < (3, 11) else []),
 )
 # For the command adopt, which runs a setup.py and writes TOML:

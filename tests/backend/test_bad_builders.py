@@ -123,7 +123,6 @@ def hide(builder: Builder, tmp_path: Path) -> Callable[[str], None]:
     [
         ("elftools", "pyelftools"),
         ("wheel", "wheel"),
-        ("cyclonedx", "cyclonedx-python-lib"),
         ("scikit_build_core", "scikit-build-core"),
         ("packaging wheel", "packaging wheel"),
     ],

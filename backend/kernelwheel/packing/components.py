@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
-
-from packageurl import PackageURL
+from urllib.parse import quote
 
 from ..compiler.toolchain.linked_toolkit import CUDART
 from ..compiler.toolchain.toolchain import Toolchain
@@ -93,7 +92,7 @@ def _torch(manifest: Manifest, tools: Toolchain, every: tuple[str, ...]) -> Comp
     return Component(
         "torch",
         version,
-        _purl("pypi", "torch", version),
+        package_url("pypi", "torch", version),
         "BSD-3-Clause",
         "inline functions and templates of its headers",
         every,
@@ -108,7 +107,7 @@ def _cxx(manifest: Manifest, every: tuple[str, ...]) -> Component:
     return Component(
         "libstdc++",
         version,
-        _purl("generic", "gcc", version),
+        package_url("generic", "gcc", version),
         "GPL-3.0-or-later WITH GCC-exception-3.1",
         "inline functions and templates of its headers, and the pieces of libgcc that a compiler links in",
         every,
@@ -125,7 +124,7 @@ def _cuda(manifest: Manifest, nvcc: Nvcc) -> Iterator[Component]:
     yield Component(
         "cuda-runtime",
         version,
-        _purl("generic", "cuda-runtime", version),
+        package_url("generic", "cuda-runtime", version),
         NVIDIA,
         f"{CUDART}, and inline functions of its headers",
         _files(cuda),
@@ -137,7 +136,7 @@ def _cuda(manifest: Manifest, nvcc: Nvcc) -> Iterator[Component]:
         yield Component(
             "cuda-crt",
             version,
-            _purl("generic", "cuda-crt", version),
+            package_url("generic", "cuda-crt", version),
             NVIDIA,
             "inline functions of the compiler's own headers, and device code of libdevice",
             kernels,
@@ -147,7 +146,7 @@ def _cuda(manifest: Manifest, nvcc: Nvcc) -> Iterator[Component]:
             yield Component(
                 "clang",
                 nvcc.clang,
-                _purl("github", "llvm-project", f"llvmorg-{nvcc.clang}", namespace="llvm"),
+                package_url("github/llvm", "llvm-project", f"llvmorg-{nvcc.clang}"),
                 "Apache-2.0 WITH LLVM-exception",
                 "inline functions of its headers for CUDA",
                 kernels,
@@ -157,7 +156,7 @@ def _cuda(manifest: Manifest, nvcc: Nvcc) -> Iterator[Component]:
         yield Component(
             "cccl",
             version,
-            _purl("github", "cccl", f"v{version}" if version else "", namespace="nvidia"),
+            package_url("github/nvidia", "cccl", f"v{version}" if version else ""),
             CCCL,
             "templates of CUB, Thrust and libcu++",
             kernels,
@@ -174,7 +173,7 @@ def _python(manifest: Manifest, tools: Toolchain) -> Iterator[Component]:
     yield Component(
         "pybind11",
         version,
-        _purl("pypi", "pybind11", version),
+        package_url("pypi", "pybind11", version),
         "BSD-3-Clause",
         "templates of the copy among torch's headers",
         modules,
@@ -185,7 +184,7 @@ def _python(manifest: Manifest, tools: Toolchain) -> Iterator[Component]:
     yield Component(
         "python",
         version,
-        _purl("generic", "python", version),
+        package_url("generic", "python", version),
         "Python-2.0.1",
         "inline functions of its headers",
         modules,
@@ -197,8 +196,9 @@ def _files(libraries: Iterable[Library]) -> tuple[str, ...]:
     return tuple(library.file for library in libraries)
 
 
-def _purl(kind: str, name: str, version: str, namespace: str | None = None) -> str:
-    return PackageURL(kind, namespace, name, version or None).to_string()
+def package_url(kind: str, name: str, version: str) -> str:
+    """The package URL of something; `kind` is its type, and may end in a namespace: `github/nvidia` (purl-spec)."""
+    return f"pkg:{kind}/{name}" + (f"@{quote(version, safe='')}" if version else "")
 
 
 # Texts

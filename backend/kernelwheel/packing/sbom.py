@@ -1,7 +1,7 @@
 """The software bill of materials of a wheel: what is compiled or linked in, for tools that look for vulnerabilities.
 
-One CycloneDX document in `.dist-info/sboms` (PEP 770; binary distribution format). Equal wheels have equal documents:
-nothing in one comes from a clock or a random number.
+One CycloneDX 1.6 document in `.dist-info/sboms` (PEP 770; binary distribution format). Equal wheels have equal
+documents: nothing in one comes from a clock or a random number.
 """
 
 from __future__ import annotations
@@ -13,17 +13,10 @@ from datetime import datetime, timezone
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
-from cyclonedx.model import HashAlgorithm, HashType, Property
-from cyclonedx.model import component as cyclonedx
-from cyclonedx.model.bom import Bom, BomMetaData
-from cyclonedx.model.license import LicenseExpression
-from cyclonedx.output.json import JsonV1Dot6
-from packageurl import PackageURL
-
 from ..project.build_settings import OLDEST_ZIP_TIME
-from ..runtime.manifest import Library, Manifest
+from ..runtime.manifest import Manifest
 from ..version import VERSION
-from .components import Component
+from .components import Component, package_url
 
 
 @dataclass(frozen=True)
@@ -45,74 +38,63 @@ class Subject:
     manifest: Manifest
     epoch: int
 
-    @property
-    def purl(self) -> PackageURL:
-        """The package URL of the distribution."""
-        return PackageURL("pypi", name=self.name, version=self.version)
-
 
 def document(subject: Subject, components: Iterable[Component]) -> bytes:
-    """The document, as JSON in UTF-8."""
-    made = subject.manifest
-    hashes = [library.sha256 for library in made.libraries]
-    root = cyclonedx.Component(
-        name=subject.name,
-        version=subject.version,
-        type=cyclonedx.ComponentType.LIBRARY,
-        bom_ref=str(subject.purl),
-        purl=subject.purl,
-        licenses=[LicenseExpression(subject.licence)] if subject.licence else [],
-        properties=[Property(name="kernelwheel:fingerprint", value=made.fingerprint)],
-    )
-    bom = Bom(
-        metadata=BomMetaData(component=root, tools=[], timestamp=datetime.fromtimestamp(subject.epoch, timezone.utc)),
-        serial_number=uuid5(NAMESPACE_URL, " ".join([str(subject.purl), made.fingerprint, *hashes])),
-    )
-    runtime = _backend("runtime", "the part of it that is a package inside this one")
-    bom.metadata.tools.components.add(_backend("backend", "what built the wheel and wrote this document"))
-    files = {library.file: _file(subject.native, library) for library in made.libraries}
+    """The document, as JSON in ASCII."""
+    manifest = subject.manifest
+    root = _library(subject.name, subject.version, package_url("pypi", subject.name, subject.version), subject.licence)
+    root["properties"] = [{"name": "kernelwheel:fingerprint", "value": manifest.fingerprint}]
+    loader = _backend("runtime", "the part of it that is a package inside this one")
     inside = [(each.libraries, _component(each)) for each in components]
-    bom.components.update([runtime, *files.values(), *(component for _, component in inside)])
-    bom.register_dependency(root, [runtime, *files.values()])
-    for name, file in files.items():
-        bom.register_dependency(file, [component for libraries, component in inside if name in libraries])
-    values: dict[str, Any] = json.loads(JsonV1Dot6(bom).output_as_string())
-    if subject.epoch == OLDEST_ZIP_TIME:
-        del values["metadata"]["timestamp"]  # the library would otherwise ask the clock
+    files = []
+    depends: dict[str, list[str]] = {}
+    for library in manifest.libraries:
+        name = f"{subject.native}/{library.file}"
+        files.append({"type": "file", "bom-ref": name, "name": name, "hashes": _sha256(library.sha256)})
+        depends[name] = [component["bom-ref"] for libraries, component in inside if library.file in libraries]
+    depends[root["bom-ref"]] = [loader["bom-ref"], *depends]
+    everything = sorted(
+        [loader, *files, *(component for _, component in inside)], key=lambda each: str(each["bom-ref"])
+    )
+    metadata: dict[str, Any] = {
+        "component": root,
+        "tools": {"components": [_backend("backend", "what built the wheel and wrote this document")]},
+    }
+    if subject.epoch != OLDEST_ZIP_TIME:
+        metadata["timestamp"] = datetime.fromtimestamp(subject.epoch, timezone.utc).isoformat()
+    seed = " ".join([root["purl"], manifest.fingerprint, *(library.sha256 for library in manifest.libraries)])
+    values = {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "version": 1,
+        "serialNumber": f"urn:uuid:{uuid5(NAMESPACE_URL, seed)}",
+        "metadata": metadata,
+        "components": everything,
+        "dependencies": [
+            {"ref": each["bom-ref"], "dependsOn": sorted(depends.get(each["bom-ref"], []))}
+            for each in (root, *everything)
+        ],
+    }
     return (json.dumps(values, indent=1, sort_keys=True) + "\n").encode("ascii")
 
 
-def _file(native: str, library: Library) -> cyclonedx.Component:
-    name = f"{native}/{library.file}"
-    return cyclonedx.Component(
-        name=name,
-        type=cyclonedx.ComponentType.FILE,
-        bom_ref=name,
-        hashes=[HashType(alg=HashAlgorithm.SHA_256, content=library.sha256)],
-    )
+def _component(component: Component) -> dict[str, Any]:
+    values = _library(component.name, component.version, component.purl, component.licence)
+    values["description"] = component.what
+    return {**values, "hashes": _sha256(component.sha256)} if component.sha256 else values
 
 
-def _component(component: Component) -> cyclonedx.Component:
-    return cyclonedx.Component(
-        name=component.name,
-        version=component.version or None,
-        type=cyclonedx.ComponentType.LIBRARY,
-        bom_ref=component.purl,
-        description=component.what,
-        purl=PackageURL.from_string(component.purl),
-        licenses=[LicenseExpression(component.licence)],
-        hashes=[HashType(alg=HashAlgorithm.SHA_256, content=component.sha256)] if component.sha256 else [],
-    )
+def _backend(reference: str, what: str) -> dict[str, Any]:
+    values = _library("kernelwheel", VERSION, package_url("pypi", "kernelwheel", VERSION), "Apache-2.0")
+    return {**values, "bom-ref": f"{reference}:{values['purl']}", "description": what}  # unlike the other one's
 
 
-def _backend(reference: str, what: str) -> cyclonedx.Component:
-    purl = PackageURL("pypi", name="kernelwheel", version=VERSION)
-    return cyclonedx.Component(
-        name="kernelwheel",
-        version=VERSION,
-        type=cyclonedx.ComponentType.LIBRARY,
-        bom_ref=f"{reference}:{purl}",  # unlike the other one's
-        description=what,
-        purl=purl,
-        licenses=[LicenseExpression("Apache-2.0")],
-    )
+def _library(name: str, version: str, purl: str, licence: str) -> dict[str, Any]:
+    values: dict[str, Any] = {"type": "library", "bom-ref": purl, "name": name, "purl": purl}
+    if version:
+        values["version"] = version
+    return {**values, "licenses": [{"expression": licence}]} if licence else values
+
+
+def _sha256(digest: str) -> list[dict[str, str]]:
+    return [{"alg": "SHA-256", "content": digest}]
