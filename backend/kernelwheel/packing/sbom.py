@@ -53,9 +53,8 @@ def document(subject: Subject, components: Iterable[Component]) -> bytes:
         files.append({"type": "file", "bom-ref": name, "name": name, "hashes": _sha256(library.sha256)})
         depends[name] = [component["bom-ref"] for libraries, component in inside if library.file in libraries]
     depends[root["bom-ref"]] = [loader["bom-ref"], *depends]
-    everything = sorted(
-        [loader, *files, *(component for _, component in inside)], key=lambda each: str(each["bom-ref"])
-    )
+    entries = [loader, *files, *(component for _, component in inside)]
+    entries.sort(key=lambda each: str(each["bom-ref"]))
     metadata: dict[str, Any] = {
         "component": root,
         "tools": {"components": [_backend("backend", "what built the wheel and wrote this document")]},
@@ -69,10 +68,9 @@ def document(subject: Subject, components: Iterable[Component]) -> bytes:
         "version": 1,
         "serialNumber": f"urn:uuid:{uuid5(NAMESPACE_URL, seed)}",
         "metadata": metadata,
-        "components": everything,
+        "components": entries,
         "dependencies": [
-            {"ref": each["bom-ref"], "dependsOn": sorted(depends.get(each["bom-ref"], []))}
-            for each in (root, *everything)
+            {"ref": each["bom-ref"], "dependsOn": sorted(depends.get(each["bom-ref"], []))} for each in (root, *entries)
         ],
     }
     return (json.dumps(values, indent=1, sort_keys=True) + "\n").encode("ascii")
