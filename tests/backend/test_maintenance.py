@@ -40,23 +40,6 @@ def fingerprints(store: Store) -> list[tuple[str, str]]:
 
 
 @contextmanager
-def holding_the_lock(store: Store) -> Iterator[None]:
-    """Run another process that makes an entry in this Store until the context ends."""
-    script = """
-import sys
-from pathlib import Path
-from kernelwheel.runtime.store import Store
-from kernelwheel.runtime.store_lock import making
-with making(Store(Path(sys.argv[1]), sys.argv[2], sys.argv[3]), print):
-    (Path(sys.argv[1]) / sys.argv[2] / sys.argv[3] / ".work" / "half").mkdir()
-    print("ready", flush=True)
-    sys.stdin.read()
-"""
-    with at_work(script, str(store.folder), store.package, store.version):
-        yield
-
-
-@contextmanager
 def at_work(script: str, *arguments: str) -> Iterator[None]:
     """Run another process, wait until it reports ready, and keep it running until the context ends."""
     command = [sys.executable, "-c", script, *arguments]
@@ -262,20 +245,6 @@ def test_the_lock_file_stays_the_same_file(store: Store, entry: Path) -> None:
     assert [lock.stat().st_ino for lock in locks] == before
 
 
-@pytest.mark.slow
-def test_a_version_in_which_somebody_makes_an_entry_is_left_alone(store: Store, entry: Path) -> None:
-    foreign = store._replace(version="1.2.2")
-    old = fill(foreign, entry).folder
-    with holding_the_lock(foreign):
-        cleaning = pruning.prune(store, Policy(foreign_versions=True, max_size=0), time.time())
-        assert (foreign.root / ".work" / "half").is_dir()
-
-    assert [removed.version for removed in cleaning.removed] == ["1.2.3"]
-    assert "version 1.2.2: in use by another process" in cleaning.skipped[0]
-    assert fingerprints(store) == [("1.2.2", old.name)]
-    assert [r.name for r in pruning.prune(store, Policy(), time.time()).removed] == ["half"]
-
-
 def test_clear_removes_this_version_and_no_other_unless_told(store: Store, entry: Path) -> None:
     old = fill(store._replace(version="1.2.2"), entry).folder
 
@@ -305,24 +274,6 @@ def test_what_cannot_be_removed_is_said(store: Store, monkeypatch: pytest.Monkey
 
     assert cleaning.removed == ()
     assert "Permission denied" in cleaning.skipped[0]
-
-
-@pytest.mark.slow
-def test_a_process_that_has_the_library_loaded_keeps_working(store: Store, entry: Path) -> None:
-    script = """
-import sys, torch
-torch.ops.load_library(sys.argv[1])
-print("loaded", flush=True)
-sys.stdin.read()
-assert torch.ops.tiny.twice(torch.arange(3.0)).tolist() == [0.0, 2.0, 4.0]
-"""
-    command = [sys.executable, "-c", script, str(store.root / entry.name / "libtiny_cpu.so")]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "loaded\n"
-        assert len(maintenance.clear(store).removed) == 1
-        process.communicate("")
-    assert process.returncode == 0
 
 
 # Builds

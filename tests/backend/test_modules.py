@@ -321,33 +321,6 @@ def test_a_module_for_another_torch_is_left_in_the_store_and_one_for_this_is_com
     assert intact_entry(editable.store, other.manifest.fingerprint) == other
 
 
-def test_an_installed_module_for_another_torch_is_compiled_from_the_wheel_s_sources(editable: Editable) -> None:
-    artifact = Path(editable.python(IMPORT).stdout.strip()).parent
-    native = editable.checkout / "tiny/_native"
-    shutil.copytree(artifact, native)
-    shutil.copytree(editable.checkout / "native", native / "src")
-    (editable.checkout / "pyproject.toml").unlink()  # as installed: what is known of the package is in the manifest
-    shutil.rmtree(editable.cache)
-    rewrite_manifest(native, lambda values: bind_modules(values, torch="2.1.0"))
-
-    done = editable.python(IMPORT)
-
-    assert f"{editable.store.root}/" in done.stdout
-    assert f"found torch {TORCH.version}): compiling" in done.stderr
-
-
-def test_a_module_that_the_loader_refuses_is_put_away_and_compiled_anew(editable: Editable) -> None:
-    module = Path(editable.python(IMPORT).stdout.strip())
-    refused_by_the_loader(module)
-
-    done = editable.python(IMPORT)
-
-    assert done.stdout == f"{module}\n"
-    assert f"{module}: file too short" in done.stderr
-    assert len(list((editable.store.root / ".quarantine").iterdir())) == 1
-    assert editable.compiled() == ["small.cpp"], "its object was still good"
-
-
 def refused_by_the_loader(module: Path) -> None:
     """Let an Artifact have a module that is what its manifest says, and no library."""
     module.write_bytes(b"no library")
@@ -362,16 +335,6 @@ def test_what_a_module_itself_raises_at_import_is_not_damage(editable: Editable)
 
     assert editable.python(script).stdout == "no such plug-in\n"
     assert not (editable.store.root / ".quarantine").exists()
-
-
-def test_a_wrong_name_leaves_the_store_alone(editable: Editable) -> None:
-    editable.python(IMPORT)
-    before = contents(editable.store.root)
-
-    said = editable.failure(IMPORT.replace("_small", "_smal"))
-
-    assert "has no module _smal" in said
-    assert contents(editable.store.root) == before
 
 
 # What a package says of itself is what is built

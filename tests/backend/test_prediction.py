@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,122 +72,84 @@ class Machine:
         path.write_bytes(data)
 
 
-State = Callable[[Machine], Mapping[str, str]]
+# What is done to the machine
 
 
-def fits(machine: Machine) -> Mapping[str, str]:
-    return {}
-
-
-def nothing(machine: Machine) -> Mapping[str, str]:
-    """As in a wheel built from other sources."""
+def other_libc(machine: Machine) -> None:
+    """So that the wheel does not fit."""
     rewrite_manifest(machine.native, lambda values: values["requires"].update(libc="glibc 9.99"))
-    return {}
 
 
-def no_compiler(machine: Machine) -> Mapping[str, str]:
-    return {**nothing(machine), "PATH": str(machine.folder)}
-
-
-def no_packages(machine: Machine) -> Mapping[str, str]:
-    return {**nothing(machine), "WITHOUT": "elftools"}
-
-
-def never(machine: Machine) -> Mapping[str, str]:
-    return {**nothing(machine), "TINY_JIT": "never"}
-
-
-def never_and_entry(machine: Machine) -> Mapping[str, str]:
-    return {**entry_fits(machine), "TINY_JIT": "never"}
-
-
-def bad_setting(machine: Machine) -> Mapping[str, str]:
-    return {**nothing(machine), "TINY_JIT": "sometimes"}
-
-
-def always(machine: Machine) -> Mapping[str, str]:
-    return {"TINY_JIT": "always"}
-
-
-def no_sources(machine: Machine) -> Mapping[str, str]:
-    shutil.rmtree(machine.native / "src")
-    return nothing(machine)
-
-
-def other_version(machine: Machine) -> Mapping[str, str]:
-    rewrite_manifest(machine.native, lambda values: values["plan"]["content"].update(version="1.2.2"))
-    return {}
-
-
-def damaged_manifest(machine: Machine) -> Mapping[str, str]:
-    (machine.native / "manifest.json").write_text("{")
-    return {}
-
-
-def damaged_library(machine: Machine) -> Mapping[str, str]:
-    machine.edit(machine.native / "libtiny_cpu.so")
-    return {}
-
-
-def unsafe(machine: Machine) -> Mapping[str, str]:
-    entry_fits(machine)
-    machine.store.root.chmod(0o777)
-    return {}
-
-
-def unsafe_and_wheel(machine: Machine) -> Mapping[str, str]:
+def fill_store(machine: Machine) -> None:
     fill(machine.store, machine.entry)
-    machine.store.root.chmod(0o777)
-    return {}
 
 
-def entry_fits(machine: Machine) -> Mapping[str, str]:
-    fill(machine.store, machine.entry)
-    return nothing(machine)
-
-
-def damaged_entry(machine: Machine) -> Mapping[str, str]:
-    entry_fits(machine)
+def damage_entry(machine: Machine) -> None:
     machine.edit(machine.store.root / machine.entry.name / "libtiny_cpu.so")
-    return {}
 
 
-def damaged_entry_of_others(machine: Machine) -> Mapping[str, str]:
-    damaged_entry(machine)
-    return {"TINY_CACHE_PATH": str(machine.store.folder), "TINY_CACHE_DIR": str(machine.folder / "own")}
+def open_store(machine: Machine) -> None:
+    machine.store.root.chmod(0o777)
 
 
-# What a call on the CPU does, and part of the reason
-STATES: dict[State, tuple[str, str]] = {
-    fits: ("load", "the kernels in the wheel fit"),
-    nothing: ("compile", "libc: required glibc 9.99"),
-    no_compiler: ("fail", "compiling would fail: no C++ compiler"),
-    no_packages: ("fail", "compiling would fail: the kernels cannot be compiled here (found: pyelftools missing)"),
-    never: ("fail", "jit is never (environment variable TINY_JIT)"),
-    never_and_entry: ("load", "the kernels in the store fit"),
-    bad_setting: ("fail", "option 'jit' cannot be 'sometimes'"),
-    always: ("compile", "jit is always (environment variable TINY_JIT)"),
-    no_sources: ("fail", "no sources are installed to compile from"),
-    other_version: ("fail", "compiling would not fix that"),
-    damaged_manifest: ("fail", "the compiled kernels are damaged"),
-    damaged_library: ("fail", "the compiled kernels are damaged"),
-    unsafe: ("fail", "the store of compiled kernels is not safe"),
-    unsafe_and_wheel: ("load", "the kernels in the wheel fit"),
-    entry_fits: ("load", "the kernels in the store fit"),
-    damaged_entry: ("compile", "libc: required glibc 9.99"),
-    damaged_entry_of_others: ("fail", "the compiled kernels are damaged"),
-}
+def other_version(machine: Machine) -> None:
+    rewrite_manifest(machine.native, lambda values: values["plan"]["content"].update(version="1.2.2"))
 
 
-@pytest.mark.parametrize("state", STATES, ids=lambda state: state.__name__)
+Step = Callable[[Machine], object]
+NOWHERE = {"PATH": "/nowhere"}
+NEVER, ALWAYS, BAD = ({"TINY_JIT": value} for value in ("never", "always", "sometimes"))
+# What is done, further variables, what a call on the CPU does, and part of the reason
+STATES: dict[str, tuple[list[Step], dict[str, str], str, str]] = {
+    "fits": ([], {}, "load", "the kernels in the wheel fit"),
+    "nothing": ([other_libc], {}, "compile", "libc: required glibc 9.99"),
+    "no compiler": ([other_libc], NOWHERE, "fail", "compiling would fail: no C++ compiler"),
+    "no packages": (
+        [other_libc], {"WITHOUT": "elftools"}, "fail",
+        "compiling would fail: the kernels cannot be compiled here (found: pyelftools missing)",
+    ),
+    "never": ([other_libc], NEVER, "fail", "jit is never (environment variable TINY_JIT)"),
+    "never, and an entry": ([other_libc, fill_store], NEVER, "load", "the kernels in the store fit"),
+    "always": ([], ALWAYS, "compile", "jit is always (environment variable TINY_JIT)"),
+    "a bad setting": ([other_libc], BAD, "fail", "option 'jit' cannot be 'sometimes'"),
+    "no sources": (
+        [other_libc, lambda machine: shutil.rmtree(machine.native / "src")], {}, "fail",
+        "no sources are installed to compile from",
+    ),
+    "another version": ([other_version], {}, "fail", "compiling would not fix that"),
+    "a damaged manifest": (
+        [lambda machine: (machine.native / "manifest.json").write_text("{")], {}, "fail",
+        "the compiled kernels are damaged",
+    ),
+    "a damaged library": (
+        [lambda machine: machine.edit(machine.native / "libtiny_cpu.so")], {}, "fail",
+        "the compiled kernels are damaged",
+    ),
+    "an unsafe store": (
+        [other_libc, fill_store, open_store], {}, "fail", "the store of compiled kernels is not safe",
+    ),
+    "an unsafe store, and a wheel": ([fill_store, open_store], {}, "load", "the kernels in the wheel fit"),
+    "an entry": ([other_libc, fill_store], {}, "load", "the kernels in the store fit"),
+    "a damaged entry": ([other_libc, fill_store, damage_entry], {}, "compile", "libc: required glibc 9.99"),
+    "a damaged entry of others": (
+        [other_libc, fill_store, damage_entry], {"TINY_CACHE_PATH": "{cache}", "TINY_CACHE_DIR": "{cache}/own"},
+        "fail", "the compiled kernels are damaged",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("state", STATES)
 def test_a_call_does_what_doctor_predicts(
-    state: State, entry: Path, tiny_checkout: Path, tmp_path: Path, run_with_torch: RunPython
+    state: str, entry: Path, tiny_checkout: Path, tmp_path: Path, run_with_torch: RunPython
 ) -> None:
     machine = Machine(tmp_path, entry)
     shutil.copytree(entry, machine.native)
     shutil.copytree(tiny_checkout / "native", machine.native / "src")
-    environ = {"TINY_CACHE_DIR": str(machine.store.folder), **state(machine)}
-    outcome, because = STATES[state]
+    steps, variables, outcome, because = STATES[state]
+    for step in steps:
+        step(machine)
+    cache = str(machine.store.folder)
+    environ = {name: value.format(cache=cache) for name, value in {"TINY_CACHE_DIR": cache, **variables}.items()}
 
     done = run_with_torch(ASK, machine.native, patched_compiler(tmp_path, REFUSE), path=[BACKEND], env=environ)
     expected, happened, loaded, error = json.loads(done.stdout)
@@ -195,7 +157,7 @@ def test_a_call_does_what_doctor_predicts(
     assert (expected["outcome"], happened) == (outcome, outcome), error
     assert because in expected["because"]
     assert expected["artifact"] == loaded
-    if state is no_packages:
+    if state == "no packages":
         assert INSTALL_TOOLS in expected["remedies"]
         assert INSTALL_TOOLS in error
         assert REINSTALL not in error

@@ -23,7 +23,6 @@ from kernelwheel.project.extension import read_extensions
 from kernelwheel.project.package import PackageFacts
 from processes import Done, RunPython, run
 from samples import bind_modules, rewrite_manifest
-from standins import hide_packages
 
 pytestmark = pytest.mark.slow
 
@@ -190,25 +189,6 @@ print(light._C.__file__)
 
 
 @pytest.mark.once
-def test_neither_a_warm_call_nor_doctor_needs_a_package_beside_torch(
-    unfit: Path, tmp_path: Path, run_python: RunPython
-) -> None:
-    """uv installs what [project] requires for an editable install, and nothing that a backend adds."""
-    hidden = hide_packages(tmp_path / "hiding", "packaging platformdirs rich")
-    path, env = [tmp_path / "hiding", unfit], {"HIDDEN": hidden["HIDDEN"], "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    run_python("import light._C; light._C.answer", path=[unfit], env={"XDG_CACHE_HOME": str(tmp_path / "cache")})
-
-    call = run_python("import light._C; print(light._C.answer(), light._C.__file__)", path=path, env=env)
-    own = (sys.executable, "-m", "light._kernelwheel", "doctor")
-    said = run(own, cwd=tmp_path, env={**env, "PYTHONPATH": os.pathsep.join(map(str, path))}, check=False)
-
-    assert call.stdout.startswith(f"42 {tmp_path}/cache/kernelwheel/light/1.0/")
-    assert call.stderr == ""
-    assert "light 1.0:" in said.stdout
-    assert "Traceback" not in said.stdout + said.stderr
-
-
-@pytest.mark.once
 def test_a_command_needs_no_more_of_a_package_than_its_kernels(site: Path, tmp_path: Path) -> None:
     """A package may use its kernels when it is imported, as one that registers fake kernels does."""
     bind_to(site, torch="2.1.0")
@@ -354,19 +334,6 @@ def test_pip_installs_it_with_a_local_version_that_names_the_torch(
 
 
 @pytest.mark.once
-def test_a_setup_py_that_compiles_too_is_refused(tmp_path: Path) -> None:
-    project = make_package(tmp_path / "project")
-    (project / "setup.py").write_text(
-        "from setuptools import Extension, setup\nsetup(ext_modules=[Extension('light._C', ['native/module.cpp'])])\n"
-    )
-
-    said = refused(project, tmp_path / "out")
-
-    assert "ext_modules in setup.py" in said
-    assert "python -m kernelwheel adopt" in said
-
-
-@pytest.mark.once
 def test_a_native_file_that_no_plan_made_is_refused(tmp_path: Path) -> None:
     more = '\n[tool.setuptools.package-data]\nlight = ["*.bin", "*.so"]\n'
     project = make_package(tmp_path / "project", pyproject=HEAD + TABLE + more)
@@ -377,14 +344,6 @@ def test_a_native_file_that_no_plan_made_is_refused(tmp_path: Path) -> None:
 
     assert "light/tool.bin" in said
     assert "light/old.so" in said
-
-
-@pytest.mark.once
-def test_a_name_that_a_module_of_the_package_has_is_refused(tmp_path: Path) -> None:
-    project = make_package(tmp_path / "project")
-    (project / "light/_C.py").write_text("")
-
-    assert "light/_C.py" in refused(project, tmp_path / "out")
 
 
 @pytest.mark.once
