@@ -254,7 +254,7 @@ def test_a_large_library_goes_out_and_in_without_being_in_memory(entry: Artifact
 def test_inspect_shows_an_exported_file_as_well(entry: Artifact, exported: Path) -> None:
     view = view_wheel(exported)
 
-    assert (view.manifest, view.damage) == (entry.manifest, ())
+    assert (view.manifest, view.damage) == (entry.manifest, [])
 
 
 def test_kernels_of_another_version_are_refused_with_both_versions(exported: Path, other: Store) -> None:

@@ -89,7 +89,7 @@ def take(name: str) -> Change:
 
 
 def test_a_whole_wheel_has_no_damage(whole: Path) -> None:
-    assert view_wheel(whole).damage == ()
+    assert view_wheel(whole).damage == []
 
 
 DAMAGE: dict[str, tuple[Change, str]] = {
@@ -173,7 +173,7 @@ def test_members_are_read_in_little_memory(whole: Path, tmp_path: Path) -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
 
-    assert view.damage == ()
+    assert view.damage == []
     assert peak < 10 << 20
 
 
@@ -228,9 +228,9 @@ def test_a_member_that_is_there_twice_is_damage(whole: Path, tmp_path: Path) -> 
     with ZipFile(path, "a") as target, pytest.warns(UserWarning, match="Duplicate"):
         target.writestr("tiny/x", "other")
 
-    assert view_wheel(path).damage == ("it contains a file twice",)
+    assert view_wheel(path).damage == ["it contains a file twice"]
 
 
 @pytest.mark.parametrize(("name", "mode", "system"), [("tiny/ü.py", 0o100644, 3), ("tiny/x", 0o120777, 0)])
 def test_other_members_are_none(whole: Path, tmp_path: Path, name: str, mode: int, system: int) -> None:
-    assert view_wheel(add(whole, tmp_path, name, mode, system)).damage == ()
+    assert view_wheel(add(whole, tmp_path, name, mode, system)).damage == []

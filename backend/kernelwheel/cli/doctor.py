@@ -34,6 +34,9 @@ from . import installation
 from .installation import Installation
 from .manifest_text import manifest_text, settings_text
 
+# Those that change what is found or loaded, and are no options.
+VARIABLES = ("LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH", "XDG_CACHE_HOME")
+
 
 def run(args: argparse.Namespace, kernels: Kernels) -> int:
     """Print the report; return 1 if something needs attention."""
@@ -62,7 +65,7 @@ def examine(kernels: Kernels, environ: Mapping[str, str], path: Sequence[str]) -
         "toolchain": toolchain,
         "stores": stores,
         "next": [view_selection(*each) for each in calls],
-        "variables": installation.variables(package.package, environ),
+        "variables": {name: environ[name] for name in VARIABLES if environ.get(name)},
         "findings": [finding._asdict() for finding in findings],
     }
 

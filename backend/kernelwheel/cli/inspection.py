@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from ..runtime import host as hosts
 from ..runtime.compatible import Mismatch, check
@@ -26,44 +25,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
 
 
-def run(args: argparse.Namespace) -> int:
-    """Print what the wheel contains; return 1 if it is damaged or does not fit."""
-    view = view_wheel(args.wheel)
-    if args.json:
-        print(json.dumps(view.to_json(), indent=1))
-    else:
-        print(printable(view.wheel))
-        print(manifest_text(view.manifest))
-        for damage in view.damage:
-            print(f"damaged: {printable(damage)}")
-        print(verdict_text(view.mismatches))
-    return 1 if view.damage or view.mismatches else 0
-
-
-@dataclass(frozen=True)
-class WheelView:
-    """A wheel's manifest, any damage to its files, and whether it fits this machine.
+class WheelView(NamedTuple):
+    """A wheel or exported file, without having been unpacked.
 
     Attributes:
-        wheel: the file's name.
         manifest: its manifest.
         damage: how its files differ from its manifest and RECORD.
         mismatches: what keeps it from being used here; empty if nothing does.
     """
 
-    wheel: str
     manifest: Manifest
-    damage: tuple[str, ...]
+    damage: list[str]
     mismatches: tuple[Mismatch, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        """The view as plain JSON values."""
-        return {
-            "wheel": self.wheel,
-            "manifest": json.loads(manifest_file.to_bytes(self.manifest)),
-            "damage": list(self.damage),
-            "verdict": [mismatch._asdict() for mismatch in self.mismatches],
+
+def run(args: argparse.Namespace) -> int:
+    """Print what the wheel contains; return 1 if it is damaged or does not fit."""
+    view = view_wheel(args.wheel)
+    if args.json:
+        values = {
+            "wheel": args.wheel.name,
+            "manifest": json.loads(manifest_file.to_bytes(view.manifest)),
+            "damage": view.damage,
+            "verdict": [mismatch._asdict() for mismatch in view.mismatches],
         }
+        print(json.dumps(values, indent=1))
+    else:
+        damaged = [f"damaged: {printable(damage)}" for damage in view.damage]
+        lines = [printable(args.wheel.name), manifest_text(view.manifest), *damaged, verdict_text(view.mismatches)]
+        print("\n".join(lines))
+    return 1 if view.damage or view.mismatches else 0
 
 
 def view_wheel(path: Path) -> WheelView:
@@ -86,7 +77,7 @@ def view_wheel(path: Path) -> WheelView:
             except IncompatibleArtifactError as error:
                 damage.append(error.found.removeprefix(f"{path}: "))
         damage += packed.record_damage()
-    return WheelView(path.name, packed.manifest, tuple(damage), _mismatches(packed.manifest))
+    return WheelView(packed.manifest, damage, _mismatches(packed.manifest))
 
 
 def _mismatches(manifest: Manifest) -> tuple[Mismatch, ...]:

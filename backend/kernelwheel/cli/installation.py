@@ -12,7 +12,6 @@ from importlib.metadata import Distribution
 from pathlib import Path
 
 from ..project.build_platforms import HOST_PLATFORM
-from ..project.build_settings import set_variables
 from ..runtime.doctor import Finding
 from ..runtime.errors import REINSTALL
 from ..runtime.files import is_seen
@@ -20,8 +19,6 @@ from ..runtime.manifest import Manifest
 from ..runtime.sources import editable_name, package_path
 from ..store.wheel_record import parse_record, record_digest
 
-# Variables not of ours that change what is found or loaded.
-VARIABLES = ("LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH", "XDG_CACHE_HOME")
 # Libraries of torch that the loader must not find in another folder.
 TORCH_LIBRARIES = tuple(map(HOST_PLATFORM.shared, ("torch_cpu", "torch_cuda", "c10", "torch")))
 
@@ -65,12 +62,6 @@ def look(at: Installation, environ: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding("libraries that are not in the manifest", f"{native}: {', '.join(strays)}", REINSTALL)
     yield from _install_records(at)
     yield from _other_libraries(at, environ)
-
-
-def variables(package: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables that are set and affect what is found, loaded or compiled, with their values."""
-    others = {name: environ[name] for name in VARIABLES if environ.get(name)}
-    return {**set_variables(package, environ), **others}
 
 
 def _two_installs(name: str, used: Path, path: Sequence[str]) -> Iterator[Finding]:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from ..runtime.errors import SettingsError
 from ..runtime.options import Option, Options, absolute_folder, choice, flags, stripped
 from ..runtime.settings import TABLE, VARIABLE, Origin, Settings
-from ..runtime.variables import said
 from . import arch_choice
 from .build_platforms import PLATFORMS
 
@@ -273,9 +272,3 @@ def _as_text(option: Option[Any], value: Any, place: str) -> str:
         )
     # An item of a list in the table is one word; each -C value is a whole command line.
     return shlex.join(value) if option.parse is flags and place == TABLE else (option.separator or "").join(value)
-
-
-def set_variables(package: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment variables of options that are set: {name: value}."""
-    names = (option.variable(package) for option in REGISTRY)
-    return {name: environ[name] for name in names if said(environ, name)}
