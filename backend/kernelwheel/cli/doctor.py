@@ -80,17 +80,17 @@ def predict(package: InstalledPackage, host: Host) -> tuple[list[NextCall], Mapp
     requests = [each for each in asked if isinstance(each, CompileRequest)]
     machine = _machine(package, host)
     try:
-        said = preview(requests, machine, package.environ) if requests or machine else {"plans": [], "toolchain": None}
+        found = preview(requests, machine, package.environ) if requests or machine else {"plans": [], "toolchain": None}
     except KernelWheelError as error:
-        said = {"plans": [{"error": error.to_json()}] * len(requests), "toolchain": None}
-    answers = iter(said["plans"])
+        found = {"plans": [{"error": error.to_json()}] * len(requests), "toolchain": None}
+    answers = iter(found["plans"])
     predicted = []
     for (request, call), each in zip(calls, asked, strict=True):
         if isinstance(each, CompileRequest):
             answer = next(answers)
             each = from_json(answer["error"]) if "error" in answer else None
         predicted.append(next_call(request, call, each))
-    return predicted, said["toolchain"]
+    return predicted, found["toolchain"]
 
 
 def _ask(package: InstalledPackage, host: Host, request: Request) -> CompileRequest | KernelWheelError:

@@ -84,11 +84,6 @@ class PackageFacts(NamedTuple):
         return self.binds_torch or any(each.binds_cuda for each in self.extensions)
 
     @property
-    def whole(self) -> bool:
-        """Whether a library for CUDA has CPU kernels too; otherwise there is one for each."""
-        return self.abi == "torch" or bool(self.extensions)
-
-    @property
     def can_use_cuda(self) -> bool:
         """Whether a build with CUDA differs from one without; only a CMakeLists.txt does not say."""
         return not self.extensions or any(each.cuda != "none" for each in self.extensions)
