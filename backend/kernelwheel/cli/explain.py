@@ -43,8 +43,8 @@ def run(args: argparse.Namespace, kernels: Kernels) -> int:
     no_plan = str(from_json(answer["error"])) if "error" in answer else None
     candidates = list(_candidates(package, host, request))
     nearest, changes = _nearest(candidates, answer["plan"]) if "plan" in answer else (None, {})
-    if nearest and not changes and not nearest.damage:
-        found = nearest.folder  # only the Plan knows the default architectures
+    if nearest and not changes and not nearest.damage and nearest.folder != package.folder:
+        found = nearest.folder  # an entry: only the Plan knows the default architectures
     view = {
         "device": request.device,
         "found": str(found) if found else None,
