@@ -102,8 +102,6 @@ def release(work: Path, commit: str, version: str, older: Path | None, platforms
         again = build(checkout, environment, epoch, platforms)
         checks.append(check_equal(files, again, describe(environment)))
     (dist / "results.json").write_text(json.dumps([check._asdict() for check in checks], indent=1), encoding="utf-8")
-    for number, wheel in enumerate(wheels_of(files)):
-        write_report(wheel, dist / f"report{f'-{platforms[number - 1]}' if number else ''}.html")
     lines = [f"{sha256(path)}  {path.name}\n" for path in sorted(dist.iterdir())]
     (dist / "SHA256SUMS").write_text("".join(lines), encoding="ascii")
     return checks
@@ -324,22 +322,6 @@ def check_equal(files: Sequence[Path], again: Sequence[Path], how: str) -> Check
         shutil.copy2(other, kept)
         said.append(f"{one.name} differs; to see where: diffoscope dist/{one.name} dist-again/{one.name}")
     return Check("reproducible", equal, "\n".join(said))
-
-
-def write_report(wheel: Path, page: Path) -> None:
-    """The page to sign off a wheel: dist/report.html for this machine's platform."""
-    matrix = ROOT / "dist" / "matrix.json"
-    further = ["--matrix", matrix] if matrix.is_file() else []
-    done = kernelwheel("page", wheel, "-o", page, "--results", page.with_name("results.json"), *further)
-    if not page.is_file():
-        raise Refused("a report of the wheel", done.stdout + done.stderr, "mend what it names")
-
-
-def kernelwheel(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """A command of this checkout's backend."""
-    command = [sys.executable, "-m", "kernelwheel", *map(str, arguments)]
-    env = {**os.environ, "PYTHONPATH": str(ROOT / "backend")}
-    return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
 
 
 def run(folder: Path, name: str, *command: str | Path) -> Check:

@@ -29,7 +29,7 @@ FILES = {
     "splat-1.0-py3-none-manylinux_2_28_x86_64.whl": b"wheel",
     "splat-1.0.tar.gz": b"sdist",
 }
-REPORTS = {"report.html": b"page", "results.json": b"[]", "SHA256SUMS": b""}
+REPORTS = {"results.json": b"[]", "SHA256SUMS": b""}
 DIGESTS = "\n".join(f"{hashlib.sha256(data).hexdigest()}  {name}" for name, data in FILES.items())
 
 
@@ -90,12 +90,12 @@ def test_what_was_built_is_uploaded(tmp_path: Path) -> None:
 
 
 def test_a_build_without_files_hands_on_nothing(tmp_path: Path) -> None:
-    write(tmp_path / "dist", {"SHA256SUMS": f"{'0' * 64}  report.html\n".encode()})
+    write(tmp_path / "dist", {"SHA256SUMS": f"{'0' * 64}  results.json\n".encode()})
 
     assert run(script_with("build", "GITHUB_OUTPUT"), tmp_path, GITHUB_OUTPUT=str(tmp_path / "out")).returncode != 0
 
 
-@pytest.mark.parametrize("name", ["more-1.0-py3-none-any.whl", "report.html", ".hidden", "SHA256SUMS"])
+@pytest.mark.parametrize("name", ["more-1.0-py3-none-any.whl", "results.json", ".hidden", "SHA256SUMS"])
 def test_a_file_that_the_build_did_not_list_is_refused(name: str, tmp_path: Path) -> None:
     status, said, _ = published(tmp_path, {**FILES, name: b"more"})
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import sys
 from collections.abc import Callable, Sequence
 
@@ -13,9 +12,6 @@ from .runtime.__main__ import find_kernels
 from .runtime.doctor import SUMMARY
 from .runtime.exit_status import INTERRUPTED, Parser, finish
 
-# Commands about builds, each with its module, which reads its arguments.
-OF_BUILDS = {"adopt": ".adoption.adopt", "page": ".packing.page"}
-
 
 def main(arguments: Sequence[str], program: str = "kernelwheel") -> int:
     """Run one command and return its exit status; what fails is said in the name of a program."""
@@ -24,8 +20,10 @@ def main(arguments: Sequence[str], program: str = "kernelwheel") -> int:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit status; what fails is raised."""
-    if arguments and arguments[0] in OF_BUILDS:
-        return int(importlib.import_module(OF_BUILDS[arguments[0]], __package__).main(arguments[1:]))
+    if arguments and arguments[0] == "adopt":
+        from .adoption import adopt  # runs setuptools, which the other commands do without
+
+        return adopt.main(arguments[1:])
     args = _parser().parse_args(arguments)
     if args.command == "inspect":
         return inspection.run(args)
@@ -46,8 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     inspection.add_arguments(inspect)
     cache = commands.add_parser("cache", help="manage the store of compiled kernels")
     of_cache = cache.add_subparsers(dest="cache_command", required=True, metavar="COMMAND")
-    for name in OF_BUILDS:
-        commands.add_parser(name, add_help=False)
+    commands.add_parser("adopt", add_help=False)
     about: dict[argparse.ArgumentParser, Callable[[argparse.ArgumentParser], None]] = {
         for_doctor: own_commands.add_json
     }

@@ -146,14 +146,15 @@ def build_editable(wheel_directory: str, config_settings: Config = None, metadat
         SettingsError: `-C` settings were given. They would be lost by the first use, when kernels are compiled.
     """
     ours, theirs = _split(config_settings)
+    facts, options = _read_project()
     if ours:
+        variables = [build_settings.option_of(key, build_settings.CONFIG).variable(facts.import_name) for key in ours]
         raise SettingsError(
             "an editable install compiles on first use, and -C settings are lost by then",
             required="options set in the environment of the program that uses the kernels, or in [tool.kernelwheel]",
             found=", ".join(f"-C {key}" for key in ours),
-            remedies=[f"leave them out, and set {', '.join(_variables(ours))} when using the kernels"],
+            remedies=[f"leave them out, and set {', '.join(variables)} when using the kernels"],
         )
-    facts, options = _read_project()
     facts = facts.located(Path.cwd())  # so that a mistake in the tables is found now
     epoch = build_settings.resolve(facts.import_name, options, os.environ).source_date_epoch
     module_files.refuse_clashes(facts.extensions, facts.import_name, _modules_of(facts.import_name))
@@ -269,13 +270,8 @@ def _split(config: Config) -> tuple[dict[str, Any], dict[str, Any]]:
     """
     config = dict(config or {})
     theirs = {key: config.pop(key) for key in SETUPTOOLS_KEYS if key in config}
-    build_settings.check_config(config)
+    build_settings.resolve("", {}, {}, config)
     return config, {"--quiet": "1", **theirs}
-
-
-def _variables(ours: Mapping[str, Any]) -> list[str]:
-    """The environment variables that correspond to `-C` settings."""
-    return build_settings.variables_of(_read_project()[0].import_name, ours)
 
 
 def _version(pure: Path) -> str:

@@ -111,48 +111,25 @@ def way(checkout: Checkout, build_root: Path, shared_cache: Path, index: Path, t
     return Way(folder / "tiny package", folder / "out", env)
 
 
-def pip_wheel_isolated(way: Way) -> None:
-    way.run(*PIP, "wheel", "--no-deps", "-w", way.out, way.checkout)
+NOT_ISOLATED = ("--no-build-isolation", "--no-deps")
+OUT, SITE, CHECKOUT, GIT = "{out}", "{out}/site", "{checkout}", "{git}"
+WAYS: dict[str, tuple[str, ...]] = {
+    "pip wheel, isolated": (*PIP, "wheel", "--no-deps", "-w", OUT, CHECKOUT),
+    "pip install": (*PIP, "install", *NOT_ISOLATED, "--target", SITE, CHECKOUT),
+    "pip wheel, from git": (*PIP, "wheel", *NOT_ISOLATED, "-w", OUT, GIT),
+    "build, a wheel": (*BUILD, "--wheel", "--no-isolation", UNCHECKED, "--outdir", OUT, CHECKOUT),
+    "build, sdist and wheel, isolated": (*BUILD, "--outdir", OUT, CHECKOUT),
+    "uv pip install": ("uv", "pip", "install", *NOT_ISOLATED, "--target", SITE, CHECKOUT),
+    "uv pip install, from git, isolated": ("uv", "pip", "install", "--no-deps", "--target", SITE, GIT),
+    "uv build, sdist and wheel, isolated": ("uv", "build", "--out-dir", OUT, CHECKOUT),
+}
 
 
-def pip_install(way: Way) -> None:
-    way.run(*PIP, "install", "--no-build-isolation", "--no-deps", "--target", way.out / "site", way.checkout)
-
-
-def pip_wheel_from_git(way: Way) -> None:
-    way.run(*PIP, "wheel", "--no-build-isolation", "--no-deps", "-w", way.out, way.git_url)
-
-
-def build_wheel(way: Way) -> None:
-    way.run(*BUILD, "--wheel", "--no-isolation", UNCHECKED, "--outdir", way.out, way.checkout)
-
-
-def build_sdist_and_wheel_isolated(way: Way) -> None:
-    way.run(*BUILD, "--outdir", way.out, way.checkout)
-
-
-def uv_pip_install(way: Way) -> None:
-    way.run(*uv("pip", "install", "--no-build-isolation", "--no-deps", "--target", way.out / "site", way.checkout))
-
-
-def uv_pip_install_from_git_isolated(way: Way) -> None:
-    way.run(*uv("pip", "install", "--no-deps", "--target", way.out / "site", way.git_url))
-
-
-def uv_build_sdist_and_wheel_isolated(way: Way) -> None:
-    way.run(*uv("build", "--out-dir", way.out, way.checkout))
-
-
-WAYS = [
-    pip_wheel_isolated,
-    pip_install,
-    pip_wheel_from_git,
-    build_wheel,
-    build_sdist_and_wheel_isolated,
-    uv_pip_install,
-    uv_pip_install_from_git_isolated,
-    uv_build_sdist_and_wheel_isolated,
-]
+def build_by(way: Way, front_end: str) -> None:
+    words = WAYS[front_end]
+    places = {"out": way.out, "checkout": way.checkout, "git": way.git_url if GIT in words else ""}
+    command = [word.format(**places) for word in words]
+    way.run(*(uv(*command[1:]) if command[0] == "uv" else command))
 
 
 def native_of(out: Path) -> Path:
@@ -172,13 +149,13 @@ def made(folder: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
     return manifest, {path.name: path.read_bytes() for path in folder.glob("*.so")}
 
 
-@pytest.mark.parametrize("front_end", WAYS, ids=lambda front_end: front_end.__name__)
+@pytest.mark.parametrize("front_end", WAYS)
 def test_every_front_end_makes_the_same_and_leaves_the_checkout_as_it_was(
-    way: Way, reference: Wheel, front_end: Callable[[Way], None]
+    way: Way, reference: Wheel, front_end: str
 ) -> None:
     before = contents(way.checkout)
 
-    front_end(way)
+    build_by(way, front_end)
 
     assert contents(way.checkout) == before
     assert made(native_of(way.out)) == made(reference.native)
@@ -190,7 +167,7 @@ def test_a_temporary_folder_with_an_unusual_name_is_no_hindrance(way: Way, tmp_p
     temporary.mkdir()
     way.env.update(TMPDIR=str(temporary), XDG_CACHE_HOME=str(tmp_path / "empty"))
 
-    build_wheel(way)
+    build_by(way, "build, a wheel")
 
     manifest, libraries = made(native_of(way.out))
     assert sorted(libraries) == ["libtiny_cpu.so", *(["libtiny_cuda.so"] if TORCH.cuda else [])]

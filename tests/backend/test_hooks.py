@@ -5,10 +5,8 @@ from __future__ import annotations
 import ast
 import json
 import os
-import shutil
 import subprocess
 import sys
-import sysconfig
 import tarfile
 from collections.abc import Callable
 from email.parser import HeaderParser
@@ -16,7 +14,7 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
-from builds import Wheel, build, contents
+from builds import Wheel, contents
 from packaging.requirements import Requirement
 from processes import RunPython, run
 from standins import make_program, make_torch
@@ -102,13 +100,6 @@ def test_a_time_that_says_nothing_is_the_default(
         assert {member.date_time[0] for member in archive.infolist()} == {1980}
 
 
-def test_the_metadata_is_the_project_s(checkout: Checkout, tmp_path: Path, run_python: RunPython) -> None:
-    done = run_python(HOOK, "prepare_metadata_for_build_wheel", str(tmp_path), cwd=checkout())
-
-    metadata = (tmp_path / result_of(done) / "METADATA").read_text()
-    assert "Name: tiny\nVersion: 1.2.3\n" in metadata
-
-
 def test_the_wheel_s_metadata_is_what_was_prepared_and_its_licence_files_are_there(
     checkout: Checkout, tmp_path: Path, run_python: RunPython, cpu_wheel: Wheel
 ) -> None:
@@ -169,18 +160,6 @@ else:
 """
 
 
-@pytest.mark.parametrize("hook", [*HOOKS, "build_wheel"])
-def test_every_hook_refuses_config_settings_that_no_build_takes(
-    checkout: Checkout, tmp_path: Path, run_python: RunPython, hook: str
-) -> None:
-    arguments = [] if hook.startswith("get_requires") else [str(tmp_path)]
-
-    said = run_python(HOOK_WITH_CONFIG, hook, '{"cudda": "off"}', *arguments, cwd=checkout()).stdout
-
-    assert "unknown option 'cudda'" in said
-    assert "write 'cuda'" in said
-
-
 def test_config_settings_of_setuptools_are_let_through(
     checkout: Checkout, tmp_path: Path, run_python: RunPython
 ) -> None:
@@ -210,7 +189,7 @@ def test_pip_hands_over_an_option_that_is_given_twice(checkout: Checkout, tmp_pa
 
     assert done.returncode != 0
     assert "option 'cuda' takes one value" in done.stdout + done.stderr
-    assert "2 values in -C: 'on', 'off'" in done.stdout + done.stderr
+    assert "['on', 'off'] in -C" in done.stdout + done.stderr
 
 
 def test_an_editable_wheel_holds_no_artifact(checkout: Checkout, tmp_path: Path, run_python: RunPython) -> None:
@@ -219,39 +198,6 @@ def test_an_editable_wheel_holds_no_artifact(checkout: Checkout, tmp_path: Path,
     with ZipFile(tmp_path / result_of(done)) as archive:
         names = archive.namelist()
     assert [name for name in names if name.endswith(".so") or "_native" in name] == []
-
-
-def test_an_editable_install_compiles_at_first_use_and_again_after_an_edit(
-    checkout: Checkout, tmp_path: Path, run_python: RunPython
-) -> None:
-    folder = checkout()
-    run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], cwd=tmp_path)
-    python = tmp_path / "venv/bin/python"
-    # Reuse the packages of this environment; the venv itself sees only those of its base Python.
-    env = {"PYTHONPATH": sysconfig.get_path("purelib")}
-    options = ["--no-deps", "--no-build-isolation", "--no-index", "--ignore-installed"]
-    run([sys.executable, "-m", "pip", "--python", python, "install", *options, "-e", folder], cwd=tmp_path, env=env)
-    script = """
-import tiny, torch
-print(tiny.__file__)
-tiny.KERNELS.require("cpu")
-print(torch.ops.tiny.twice(torch.ones(1)).item())
-"""
-
-    def use() -> tuple[float, bool]:
-        """The operator's result for 1, and whether it had to be compiled."""
-        done = run([python, "-c", script], cwd=tmp_path, env=env)
-        first, result = done.stdout.splitlines()
-        assert Path(first) == folder / "tiny/__init__.py"
-        return float(result), "CXX twice.cpp" in done.stderr
-
-    assert use() == (2.0, True)
-    assert use() == (2.0, False)
-    header = folder / "native/twice.h"
-    header.write_text(header.read_text().replace("x + x", "3 * x"))
-    assert use() == (3.0, True)
-    header.write_text(header.read_text().replace("3 * x", "x + x"))
-    assert use() == (2.0, False)
 
 
 def test_an_sdist_has_the_same_bytes_whatever_the_builder_s_umask_and_clock(
@@ -272,20 +218,3 @@ def test_an_sdist_has_the_same_bytes_whatever_the_builder_s_umask_and_clock(
         members = archive.getmembers()
     assert {(member.uid, member.gid, member.uname, member.gname) for member in members} == {(0, 0, "", "")}
     assert {member.mode for member in members if member.name.endswith(".cpp")} == {0o644}
-
-
-def test_an_sdist_builds_the_same_wheel_as_the_checkout(
-    checkout: Checkout, cpu_wheel: Wheel, build_root: Path, tmp_path: Path, run_python: RunPython
-) -> None:
-    folder = checkout()
-    done = run_python(HOOK, "build_sdist", str(tmp_path), cwd=folder)
-    shutil.unpack_archive(tmp_path / result_of(done), tmp_path / "unpacked")
-    (unpacked,) = (tmp_path / "unpacked").iterdir()
-
-    shipped = contents(unpacked)
-    for name, data in contents(folder).items():
-        if name.startswith(("backend/", "native/")) and data is not None:
-            assert shipped.get(name) == data, name
-    built = build(unpacked, build_root / "from-sdist", env={"TINY_CUDA": "off"})
-    assert built.manifest == cpu_wheel.manifest
-    assert built.libraries == cpu_wheel.libraries

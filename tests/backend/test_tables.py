@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builds import TORCH, Wheel, build, contents, device_code, needs_cpu_torch, needs_cuda_torch, pip_wheel, uv
+from builds import TORCH, Wheel, build, contents, device_code, needs_cuda_torch, pip_wheel, uv
 from declared import CUDA_SOURCE, HEAD, LIGHT, MODULE, PIP, REPOSITORY, TABLE, make_package, make_user_index
 from kernelwheel import VERSION
 from kernelwheel.compiler.toolchain.torch_files import Torch
@@ -23,7 +23,6 @@ from kernelwheel.project.extension import read_extensions
 from kernelwheel.project.package import PackageFacts
 from processes import Done, RunPython, run
 from samples import bind_modules, rewrite_manifest
-from standins import hide_packages
 
 pytestmark = pytest.mark.slow
 
@@ -190,25 +189,6 @@ print(light._C.__file__)
 
 
 @pytest.mark.once
-def test_neither_a_warm_call_nor_doctor_needs_a_package_beside_torch(
-    unfit: Path, tmp_path: Path, run_python: RunPython
-) -> None:
-    """uv installs what [project] requires for an editable install, and nothing that a backend adds."""
-    hidden = hide_packages(tmp_path / "hiding", "packaging platformdirs rich")
-    path, env = [tmp_path / "hiding", unfit], {"HIDDEN": hidden["HIDDEN"], "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    run_python("import light._C; light._C.answer", path=[unfit], env={"XDG_CACHE_HOME": str(tmp_path / "cache")})
-
-    call = run_python("import light._C; print(light._C.answer(), light._C.__file__)", path=path, env=env)
-    own = (sys.executable, "-m", "light._kernelwheel", "doctor")
-    said = run(own, cwd=tmp_path, env={**env, "PYTHONPATH": os.pathsep.join(map(str, path))}, check=False)
-
-    assert call.stdout.startswith(f"42 {tmp_path}/cache/kernelwheel/light/1.0/")
-    assert call.stderr == ""
-    assert "light 1.0:" in said.stdout
-    assert "Traceback" not in said.stdout + said.stderr
-
-
-@pytest.mark.once
 def test_a_command_needs_no_more_of_a_package_than_its_kernels(site: Path, tmp_path: Path) -> None:
     """A package may use its kernels when it is imported, as one that registers fake kernels does."""
     bind_to(site, torch="2.1.0")
@@ -260,19 +240,6 @@ def test_an_extension_is_its_own_home_beside_a_folder_that_hides_the_project_s(
     )
 
     assert "_light 1.0:" in doctor.stdout
-
-
-@pytest.mark.once
-def test_a_module_with_a_flipped_byte_is_not_imported(site: Path, run_python: RunPython) -> None:
-    library = site / "light/_native/light._C.so"
-    data = bytearray(library.read_bytes())
-    data[-1] ^= 1
-    library.write_bytes(data)
-
-    done = run_python("import light", path=[site], check=False)
-
-    assert "the compiled kernels are damaged" in done.stderr
-    assert str(library) in done.stderr
 
 
 # Editable, and from the sdist; with pip and with uv; isolated
@@ -367,19 +334,6 @@ def test_pip_installs_it_with_a_local_version_that_names_the_torch(
 
 
 @pytest.mark.once
-def test_a_setup_py_that_compiles_too_is_refused(tmp_path: Path) -> None:
-    project = make_package(tmp_path / "project")
-    (project / "setup.py").write_text(
-        "from setuptools import Extension, setup\nsetup(ext_modules=[Extension('light._C', ['native/module.cpp'])])\n"
-    )
-
-    said = refused(project, tmp_path / "out")
-
-    assert "ext_modules in setup.py" in said
-    assert "python -m kernelwheel adopt" in said
-
-
-@pytest.mark.once
 def test_a_native_file_that_no_plan_made_is_refused(tmp_path: Path) -> None:
     more = '\n[tool.setuptools.package-data]\nlight = ["*.bin", "*.so"]\n'
     project = make_package(tmp_path / "project", pyproject=HEAD + TABLE + more)
@@ -390,14 +344,6 @@ def test_a_native_file_that_no_plan_made_is_refused(tmp_path: Path) -> None:
 
     assert "light/tool.bin" in said
     assert "light/old.so" in said
-
-
-@pytest.mark.once
-def test_a_name_that_a_module_of_the_package_has_is_refused(tmp_path: Path) -> None:
-    project = make_package(tmp_path / "project")
-    (project / "light/_C.py").write_text("")
-
-    assert "light/_C.py" in refused(project, tmp_path / "out")
 
 
 @pytest.mark.once
@@ -473,16 +419,6 @@ extern "C" int light_late(bool start) { return start ? cuInit(0) : LATE; }
 #endif
 extern "C" int light_release() { int release = 0; return cudaRuntimeGetVersion(&release) ? -1 : release; }
 """
-
-
-@needs_cpu_torch
-def test_what_needs_cuda_is_one_clear_error_beside_a_cpu_torch(tmp_path: Path) -> None:
-    project = make_package(tmp_path / "p", {**LIGHT, "native/add.cu": CUDA_SOURCE}, pyproject=HEAD + CUDA_TABLE)
-
-    said = refused(project, tmp_path / "out")
-
-    assert "cannot be built without CUDA" in said
-    assert "light._C" in said
 
 
 @pytest.fixture(scope="module")

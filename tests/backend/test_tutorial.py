@@ -34,11 +34,7 @@ def user(tmp_path: Path) -> dict[str, str]:
     python = tmp_path / "venv/bin/python"
     (site,) = (tmp_path / "venv/lib").glob("python*/site-packages")
     for package in (entry for path in sys.path if path.endswith("site-packages") for entry in Path(path).iterdir()):
-        if package.is_dir() and not (site / package.name).exists():
-            (site / package.name).mkdir()  # not a link, from which `doctor` would see that torch is somewhere else
-            for entry in package.iterdir():
-                (site / package.name / entry.name).symlink_to(entry)
-        elif package.suffix == ".py":
+        if (package.is_dir() or package.suffix == ".py") and not (site / package.name).exists():
             (site / package.name).symlink_to(package)
     pip = python.with_name("pip")
     pip.write_text(f"#!{python}\nimport sys\nfrom pip._internal.cli.main import main\nsys.exit(main())\n")

@@ -10,6 +10,7 @@ from ..runtime.compile_into_store import compile_into_store
 from ..runtime.find import find
 from ..runtime.host import Host
 from ..runtime.installed import InstalledPackage
+from ..runtime.kernels import Kernels
 from ..runtime.selection import Request, compiles_cuda
 from ..runtime.settings import Origin, Settings
 
@@ -52,6 +53,13 @@ def build_settings(package: InstalledPackage, archs: str) -> Settings:
     return package.settings.changed("archs", archs, Origin("--archs")) if archs else package.settings
 
 
-def wants_cuda(package: InstalledPackage, host: Host) -> bool:
-    """Whether CUDA kernels are built by default: if torch has CUDA and the option `cuda` allows it."""
-    return host.cuda is not None and compiles_cuda(package.cuda, "cuda")
+def wants_cuda(kernels: Kernels, choice: str | None) -> bool:
+    """Whether CUDA kernels are built: by choice `on` or `off`, else if torch has CUDA and the option `cuda` allows it.
+
+    If so, the GPUs are probed.
+    """
+    allowed = kernels.host.cuda is not None and compiles_cuda(kernels.installed.cuda, "cuda")
+    wanted = allowed if choice is None else choice == "on"
+    if wanted and kernels.host.capabilities is None:
+        kernels.probe_gpus()
+    return wanted

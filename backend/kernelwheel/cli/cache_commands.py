@@ -9,7 +9,6 @@ import argparse
 import re
 import sys
 import time
-from dataclasses import asdict
 from pathlib import Path
 
 from ..project import arch_choice
@@ -18,26 +17,17 @@ from ..runtime.artifact import Artifact
 from ..runtime.cache_commands import Command, add_json, show, show_cleaning
 from ..runtime.errors import IncompatibleArtifactError, SettingsError, command
 from ..runtime.kernels import Kernels
-from ..runtime.presentation import call_row, rows_text, selection_row, size_text, targets_text, view_selection
+from ..runtime.presentation import size_text, targets_text
 from ..runtime.selection import Request, against
 from ..runtime.store_lock import DAY
 from ..store import pruning, transfer
 from ..store.pruning import Policy
-from . import cache_build
-from .explain import Explanation, explain
+from . import cache_build, explain
 from .inspection import existing_file
 
 
-def _wants_cuda(args: argparse.Namespace, kernels: Kernels) -> bool:
-    said = {"on": True, "off": False}.get(args.cuda)
-    cuda = cache_build.wants_cuda(kernels.installed, kernels.host) if said is None else said
-    if cuda and kernels.host.capabilities is None:
-        kernels.probe_gpus()
-    return cuda
-
-
 def _build(args: argparse.Namespace, kernels: Kernels) -> int:
-    cuda = _wants_cuda(args, kernels)
+    cuda = cache_build.wants_cuda(kernels, args.cuda)
     with progress.shown(kernels.installed.package) as say:
         artifact, compiled = cache_build.build(kernels.installed, kernels.host, cuda, args.archs or "", say)
     targets = targets_text(artifact.manifest)
@@ -53,54 +43,6 @@ def _build(args: argparse.Namespace, kernels: Kernels) -> int:
     return 0
 
 
-def _explain(args: argparse.Namespace, kernels: Kernels) -> int:
-    explanation = explain(kernels.installed, kernels.host, _wants_cuda(args, kernels), args.archs or "")
-    nearest = explanation.nearest
-    view = {
-        "device": explanation.device,
-        "found": str(explanation.found) if explanation.found else None,
-        "next": [view_selection(*each) for each in explanation.calls],
-        "build": view_selection(explanation.foreseen.build),
-        "fingerprint": explanation.foreseen.fingerprint,
-        "no_plan": str(explanation.foreseen.no_plan) if explanation.foreseen.no_plan else None,
-        "nearest": str(nearest.folder) if nearest else None,
-        "differences": [asdict(difference) for difference in explanation.differences],
-        "candidates": [
-            {
-                "folder": str(each.folder),
-                "damage": each.damage or None,
-                "mismatches": [mismatch._asdict() for mismatch in each.mismatches],
-            }
-            for each in explanation.examined
-        ],
-    }
-    show(args, view, _explanation_text(explanation))
-    return 0 if explanation.found else 1
-
-
-def _explanation_text(explanation: Explanation) -> str:
-    device = explanation.device.upper()
-    lines = [f"{device} kernels: " + (f"in {explanation.found}" if explanation.found else "not found")]
-    rows = [call_row(view_selection(*each)) for each in explanation.calls]
-    rows.append(selection_row("cache build", view_selection(explanation.foreseen.build)))
-    lines += ["the next call", rows_text(rows)]
-    if explanation.foreseen.fingerprint:
-        lines.append(f"compiling now would make {explanation.foreseen.fingerprint[:12]}")
-    else:
-        no_plan = str(explanation.foreseen.no_plan).splitlines()
-        lines += ["nothing can be compiled here:", *(f"  {line}" for line in no_plan)]
-    if explanation.nearest and not explanation.found:
-        lines.append(f"nearest: {explanation.nearest.folder}")
-        lines += [f"  {difference}" for difference in explanation.differences]
-    for each in explanation.examined:
-        worth = "damaged: " + each.damage if each.damage else ""
-        lines.append(f"{each.folder}: {worth or ('does not fit' if each.mismatches else 'fits')}")
-        lines += [f"  {m.dimension}: required {m.required}; found {m.found}" for m in each.mismatches]
-    if not explanation.examined:
-        lines.append("there are no entries of any version, and no Artifact in the package")
-    return "\n".join(lines)
-
-
 def _prune(args: argparse.Namespace, kernels: Kernels) -> int:
     named = args.foreign_versions or args.older_than is not None or args.max_size is not None
     policy = Policy(
@@ -108,8 +50,7 @@ def _prune(args: argparse.Namespace, kernels: Kernels) -> int:
         older_than=None if args.older_than is None else args.older_than * DAY,
         max_size=None if args.max_size is None else int(args.max_size * 1e6),
     )
-    cleaning = pruning.prune(kernels.installed.own_store(), policy, time.time(), args.dry_run)
-    return show_cleaning(args, cleaning, "would free" if args.dry_run else "freed")
+    return show_cleaning(args, pruning.prune(kernels.installed.own_store(), policy, time.time()))
 
 
 def _export(args: argparse.Namespace, kernels: Kernels) -> int:
@@ -187,7 +128,6 @@ def _prune_options(parser: argparse.ArgumentParser) -> None:
         "--max-size", type=_number, metavar="MB", help="remove the oldest entries until the rest fit in this size"
     )
     parser.add_argument("--foreign-versions", action="store_true", help="remove entries of other versions")
-    parser.add_argument("--dry-run", action="store_true", help="only show what would be removed")
 
 
 def _export_options(parser: argparse.ArgumentParser) -> None:
@@ -207,7 +147,7 @@ COMMANDS = {
     **cache_commands.COMMANDS,
     "build": Command(_build, "compile kernels ahead of the first call, if none fit; needs no GPU", _build_options),
     "explain": Command(
-        _explain, "explain why no kernels were found: show the closest match and how it differs", _build_options
+        explain.run, "explain why no kernels were found: show the closest match and how it differs", _build_options
     ),
     "prune": Command(
         _prune,

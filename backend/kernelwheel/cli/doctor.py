@@ -10,15 +10,32 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..runtime.doctor import damage, failures, findings_text, kernels_text, look_at_stores, machine_text
-from ..runtime.errors import BuildError
+from ..runtime.compile_into_store import compile_request, writable_store
+from ..runtime.compiler_process import preview
+from ..runtime.doctor import (
+    NextCall,
+    damage,
+    failures,
+    findings_text,
+    foresee_calls,
+    kernels_text,
+    look_at_stores,
+    machine_text,
+    next_call,
+)
+from ..runtime.errors import BuildError, KernelWheelError, from_json
+from ..runtime.host import Host
 from ..runtime.installed import InstalledPackage
 from ..runtime.kernels import Kernels
-from ..runtime.presentation import call_row, rows_text, selection_row, view_selection
+from ..runtime.presentation import call_row, rows_text, view_selection
+from ..runtime.request import CompileRequest
+from ..runtime.selection import Request
 from . import installation
 from .installation import Installation
 from .manifest_text import manifest_text, settings_text
-from .prediction import predict
+
+# Those that change what is found or loaded, and are no options.
+VARIABLES = ("LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH", "XDG_CACHE_HOME")
 
 
 def run(args: argparse.Namespace, kernels: Kernels) -> int:
@@ -39,28 +56,61 @@ def examine(kernels: Kernels, environ: Mapping[str, str], path: Sequence[str]) -
     kernels.probe_gpus()
     package, host = kernels.installed, kernels.host
     stores, findings = look_at_stores(package, host)
-    ahead = predict(package, host, whole=True)
+    calls, toolchain = predict(package, host)
     findings = [*installation.look(_installation(package, path), environ), *damage(package), *findings]
-    findings += failures([call for call, _ in ahead.calls], host)
+    findings += failures([call for call, _ in calls], host)
     return {
         **kernels.info(),
         "settings": _settings(package),
-        "toolchain": ahead.toolchain or _no_toolchain(package),
+        "toolchain": toolchain,
         "stores": stores,
-        "next": [view_selection(*each) for each in ahead.calls],
-        "build": view_selection(ahead.build),
-        "variables": installation.variables(package.package, environ),
+        "next": [view_selection(*each) for each in calls],
+        "variables": {name: environ[name] for name in VARIABLES if environ.get(name)},
         "findings": [finding._asdict() for finding in findings],
     }
 
 
-def _no_toolchain(package: InstalledPackage) -> dict[str, Any]:
-    """What stands in place of the toolchain where nothing says what to look for."""
+def predict(package: InstalledPackage, host: Host) -> tuple[list[NextCall], Mapping[str, Any] | None]:
+    """What the next calls do, and what this machine compiles with, as the compiler says; nothing is compiled.
+
+    There is no toolchain to look for if the package's settings or sources cannot be read.
+    """
+    calls = foresee_calls(package, host)
+    asked = [_ask(package, host, request) if call.outcome == "compile" else None for request, call in calls]
+    requests = [each for each in asked if isinstance(each, CompileRequest)]
+    machine = _machine(package, host)
     try:
-        _ = package.settings
-    except BuildError as error:
-        return {"candidates": [], "settings": str(error)}
-    return {"candidates": [], "sources": "none are installed to compile from"}
+        found = preview(requests, machine, package.environ) if requests or machine else {"plans": [], "toolchain": None}
+    except KernelWheelError as error:
+        found = {"plans": [{"error": error.to_json()}] * len(requests), "toolchain": None}
+    answers = iter(found["plans"])
+    predicted = []
+    for (request, call), each in zip(calls, asked, strict=True):
+        if isinstance(each, CompileRequest):
+            answer = next(answers)
+            each = from_json(answer["error"]) if "error" in answer else None
+        predicted.append(next_call(request, call, each))
+    return predicted, found["toolchain"]
+
+
+def _ask(package: InstalledPackage, host: Host, request: Request) -> CompileRequest | KernelWheelError:
+    """What the compiler would be asked, or what prevents that."""
+    try:
+        writable_store(package)
+        return compile_request(package, host, request, package.settings)
+    except KernelWheelError as error:
+        return error
+
+
+def _machine(package: InstalledPackage, host: Host) -> CompileRequest | None:
+    """What to look for a toolchain for; None if the package's settings or sources say nothing."""
+    try:
+        source, content = package.source, package.wanted.content
+        if source is None or content is None:
+            return None
+        return CompileRequest(content, source.folder, package.settings, source.options, host.driver)
+    except KernelWheelError:  # `look_at_stores` reports it as a finding
+        return None
 
 
 def _settings(package: InstalledPackage) -> dict[str, dict[str, Any]]:
@@ -74,25 +124,19 @@ def _settings(package: InstalledPackage) -> dict[str, dict[str, Any]]:
 def _installation(package: InstalledPackage, path: Sequence[str]) -> Installation:
     import torch
 
-    return Installation(
-        package.package,
-        package.version,
-        package.folder.parent,
-        package.manifest,
-        Path(torch.__file__).parent,
-        path,
-        (Path(sys.prefix), Path(sys.base_prefix)),
-    )
+    torch_folder = Path(torch.__file__).parent
+    return Installation(package.package, package.version, package.folder.parent, package.manifest, torch_folder, path)
 
 
 def page(view: Mapping[str, Any], kernels: Kernels) -> str:
     """The report as text."""
-    lines = [*machine_text(kernels.host), "", "and compiles with", _toolchain_text(view["toolchain"]), ""]
+    lines = [*machine_text(kernels.host), ""]
+    if view["toolchain"]:
+        lines += ["and compiles with", _toolchain_text(view["toolchain"]), ""]
     if kernels.installed.manifest:
         lines += [manifest_text(kernels.installed.manifest), ""]
     lines += kernels_text(view, kernels)
-    build = [selection_row("cache build", view["build"])]
-    lines += ["", "The next call", rows_text([*(call_row(each) for each in view["next"]), *build])]
+    lines += ["", "The next call", rows_text([call_row(each) for each in view["next"]])]
     lines += ["", "Settings", rows_text([("", settings_text(view["settings"]))])]
     if view["variables"]:
         lines += ["", "Set in the environment", rows_text(list(view["variables"].items()))]

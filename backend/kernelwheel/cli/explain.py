@@ -1,41 +1,30 @@
-"""The analysis behind `cache explain`: why no kernels were found, the closest entry, and how it differs."""
+"""`cache explain`: why kernels are not found, by comparing the Plan that would be compiled with those that were."""
 
 from __future__ import annotations
 
+import argparse
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..runtime.artifact import Artifact
+from ..runtime.cache_commands import show
 from ..runtime.compatible import Mismatch
-from ..runtime.doctor import NextCall
+from ..runtime.compile_into_store import compile_request
+from ..runtime.compiler_process import preview
+from ..runtime.errors import KernelWheelError, from_json
+from ..runtime.find import foresee
 from ..runtime.host import Host
 from ..runtime.installed import InstalledPackage
 from ..runtime.inventory import take_inventory
-from ..runtime.selection import against
+from ..runtime.kernels import Kernels
+from ..runtime.selection import Request, against
+from ..runtime.settings import Settings
 from . import cache_build
-from .prediction import Foresight, predict
-
-# Parts of a Plan that map file names to digests; which files changed says more than the digests do.
-FILES = ("sources",)
 
 
-@dataclass(frozen=True)
-class Difference:
-    """One field in which two Plans differ: `cxx.version` and `12.2.0 -> 13.1.0`."""
-
-    field: str
-    change: str
-
-    def __str__(self) -> str:
-        """The difference on one line."""
-        return f"{self.field}: {self.change}"
-
-
-@dataclass(frozen=True)
-class Examined:
+class Candidate(NamedTuple):
     """A folder with an Artifact, and the mismatches that rule it out; the Artifact is None if unreadable."""
 
     folder: Path
@@ -44,96 +33,99 @@ class Examined:
     damage: str
 
 
-@dataclass(frozen=True)
-class Explanation:
-    """Why the requested kernels were found or not.
-
-    Attributes:
-        device: the device type requested, `cpu` or `cuda`.
-        calls: what the next calls on it will do.
-        foreseen: what `cache build` will do, and the Plan that it would compile.
-        nearest: the Artifact whose Plan differs least.
-        differences: the changes from its Plan to the current one.
-        examined: every Artifact that was examined.
-    """
-
-    device: str
-    calls: tuple[NextCall, ...]
-    foreseen: Foresight
-    nearest: Examined | None
-    differences: tuple[Difference, ...]
-    examined: tuple[Examined, ...]
-
-    @property
-    def found(self) -> Path | None:
-        """The folder of the Artifact that fits; None if one would have to be compiled."""
-        return self.foreseen.build.artifact.folder if self.foreseen.build.artifact else None
-
-
-def explain(package: InstalledPackage, host: Host, cuda: bool, archs: str) -> Explanation:
-    """Explain what `cache_build.build` would do with the same arguments; compiles and changes nothing."""
-    device = "cuda" if cuda else "cpu"
-    foreseen = predict(package, host, cuda, archs, whole=True)
-    calls = tuple(each for each in foreseen.calls if each.selection.device == device)
-    examined = tuple(_examine(package, host, cuda, archs))
-    ranked = sorted(_differing(examined, foreseen.plan), key=lambda pair: len(pair[1])) if foreseen.plan else []
-    nearest, changes = ranked[0] if ranked else (None, ())
-    return Explanation(device, calls, foreseen, nearest, changes, examined)
+def run(args: argparse.Namespace, kernels: Kernels) -> int:
+    """Print what `cache build` would find with the same arguments, or why it would not; return 1 then."""
+    package, host, archs = kernels.installed, kernels.host, args.archs or ""
+    request = cache_build.build_request(package, cache_build.wants_cuda(kernels, args.cuda), archs)
+    selection = foresee(package, kernels.host, request, Artifact.verify)
+    found = selection.artifact.folder if selection.artifact else None
+    answer = {} if found else _ask(package, host, request, cache_build.build_settings(package, archs))
+    no_plan = str(from_json(answer["error"])) if "error" in answer else None
+    candidates = list(_candidates(package, host, request))
+    nearest, changes = _nearest(candidates, answer["plan"]) if "plan" in answer else (None, {})
+    if nearest and not changes and not nearest.damage and nearest.folder != package.folder:
+        found = nearest.folder  # an entry: only the Plan knows the default architectures
+    view = {
+        "device": request.device,
+        "found": str(found) if found else None,
+        "because": selection.because,
+        "no_plan": no_plan,
+        "nearest": str(nearest.folder) if nearest else None,
+        "differences": changes,
+        "candidates": [
+            {
+                "folder": str(each.folder),
+                "damage": each.damage or None,
+                "mismatches": [mismatch._asdict() for mismatch in each.mismatches],
+            }
+            for each in candidates
+        ],
+    }
+    show(args, view, _text(view))
+    return 0 if found else 1
 
 
-def _examine(package: InstalledPackage, host: Host, cuda: bool, archs: str) -> Iterator[Examined]:
-    request = cache_build.build_request(package, cuda, archs)
+def _ask(package: InstalledPackage, host: Host, request: Request, settings: Settings) -> Mapping[str, Any]:
+    """What the compiler says would be compiled: a Plan, or an error."""
+    try:
+        asked = compile_request(package, host, request, settings)
+        answer: Mapping[str, Any] = preview([asked], None, package.environ)["plans"][0]
+        return answer
+    except KernelWheelError as error:
+        return {"error": error.to_json()}
 
-    def examined(artifact: Artifact, damage: str) -> Examined:
-        return Examined(
-            artifact.folder, artifact, against(artifact, request, host, package.wanted_of(artifact)), damage
-        )
+
+def _candidates(package: InstalledPackage, host: Host, request: Request) -> Iterator[Candidate]:
+    def mismatches(artifact: Artifact) -> tuple[Mismatch, ...]:
+        return against(artifact, request, host, package.wanted_of(artifact))
 
     if package.artifact:
-        yield examined(package.artifact, "")
+        yield Candidate(package.artifact.folder, package.artifact, mismatches(package.artifact), "")
     for store in package.stores():
         for entry in take_inventory(store).entries:
-            if entry.artifact is None:
-                mismatches = (entry.mismatch,) if entry.mismatch else ()
-                yield Examined(entry.folder, None, mismatches, entry.unread.found if entry.unread else entry.damage)
-            else:
-                yield examined(entry.artifact, entry.damage)
+            schema = (entry.mismatch,) if entry.mismatch else ()
+            found = mismatches(entry.artifact) if entry.artifact else schema
+            yield Candidate(entry.folder, entry.artifact, found, entry.unread.found if entry.unread else entry.damage)
 
 
-def _differing(
-    examined: Sequence[Examined], wanted: Mapping[str, Any]
-) -> Iterator[tuple[Examined, tuple[Difference, ...]]]:
-    for each in examined:
+def _nearest(candidates: list[Candidate], plan: Mapping[str, Any]) -> tuple[Candidate | None, dict[str, str]]:
+    """The candidate whose Plan differs least, and how it differs."""
+    nearest: Candidate | None = None
+    least: dict[str, str] = {}
+    for each in candidates:
         if each.artifact is not None:
-            found = tuple(differences(each.artifact.manifest.plan, wanted))
+            every = differences(each.artifact.manifest.plan, plan)
             # What CMake is told follows from the rest of the Plan; alone, it is another version of the backend.
-            yield each, tuple(one for one in found if not one.field.startswith("tools.recipe.")) or found
+            changes = {name: change for name, change in every.items() if not name.startswith("tools.recipe.")} or every
+            if nearest is None or len(changes) < len(least):
+                nearest, least = each, changes
+    return nearest, least
 
 
-def differences(had: Mapping[str, Any], wanted: Mapping[str, Any], prefix: str = "") -> Iterator[Difference]:
-    """Compare two Plans, as JSON values, field by field; files are summarised by count and name.
+def differences(had: Mapping[str, Any], wanted: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """The fields in which two Plans differ, as JSON values: `{"cxx.version": "12.2.0 -> 13.1.0"}`.
 
     Args:
         had: the Plan of an Artifact.
         wanted: the current Plan.
         prefix: the name of the enclosing field, with a trailing dot.
     """
+    found: dict[str, str] = {}
     for name in sorted({*had, *wanted}):
         old, new = had.get(name), wanted.get(name)
         if old == new:
             continue
-        field = prefix + name
-        if isinstance(old, Mapping) and isinstance(new, Mapping):
-            if name in FILES:
-                yield Difference(field, _files(old, new))
-            else:
-                yield from differences(old, new, field + ".")
+        if not (isinstance(old, Mapping) and isinstance(new, Mapping)):
+            found[prefix + name] = f"{_short(old)} -> {_short(new)}"
+        elif name == "sources":
+            found[prefix + name] = _changed_files(old, new)
         else:
-            yield Difference(field, f"{_short(old)} -> {_short(new)}")
+            found |= differences(old, new, f"{prefix}{name}.")
+    return found
 
 
-def _files(had: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
-    """A summary such as `2 files changed: a.cu, b.cuh; 1 file added: c.cu`."""
+def _changed_files(had: Mapping[str, str], wanted: Mapping[str, str]) -> str:
+    """A summary of digests by file: `2 files changed: a.cu, b.cuh; 1 file added: c.cu`."""
     kinds = {
         "changed": sorted(name for name in {*had} & {*wanted} if had[name] != wanted[name]),
         "added": sorted({*wanted} - {*had}),
@@ -158,3 +150,20 @@ def _short(value: Any) -> str:
     if isinstance(value, str) and re.fullmatch(r"[0-9a-f]{64}", value):
         return value[:12]
     return "none" if value in (None, "") else str(value)
+
+
+def _text(view: Mapping[str, Any]) -> str:
+    lines = [f"{view['device'].upper()} kernels: " + (f"in {view['found']}" if view["found"] else "not found")]
+    if not view["found"]:
+        lines.append(f"  {view['because']}")
+    if view["no_plan"]:
+        lines += ["nothing can be compiled here:", *(f"  {line}" for line in view["no_plan"].splitlines())]
+    if view["differences"]:
+        lines += [f"nearest: {view['nearest']}", *(f"  {name}: {what}" for name, what in view["differences"].items())]
+    for each in view["candidates"]:
+        fits = "does not fit" if each["mismatches"] else "fits"
+        lines.append(f"{each['folder']}: {'damaged: ' + each['damage'] if each['damage'] else fits}")
+        lines += [f"  {m['dimension']}: required {m['required']}; found {m['found']}" for m in each["mismatches"]]
+    if not view["candidates"]:
+        lines.append("there are no entries of any version, and no Artifact in the package")
+    return "\n".join(lines)

@@ -5,11 +5,8 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from ..runtime import host as hosts
 from ..runtime.compatible import Mismatch, check
@@ -17,11 +14,7 @@ from ..runtime.errors import IncompatibleArtifactError, UnreadableArtifactError,
 from ..runtime.manifest import Manifest
 from ..runtime.presentation import verdict_text
 from ..store import archive, manifest_file
-from ..store.archive import Packed
 from .manifest_text import manifest_text
-
-LARGEST_SBOM = 1 << 20
-
 
 SUMMARY = "show what a wheel contains and whether it fits this machine"
 
@@ -32,48 +25,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
 
 
+class WheelView(NamedTuple):
+    """A wheel or exported file, without having been unpacked.
+
+    Attributes:
+        manifest: its manifest.
+        damage: how its files differ from its manifest and RECORD.
+        mismatches: what keeps it from being used here; empty if nothing does.
+    """
+
+    manifest: Manifest
+    damage: list[str]
+    mismatches: tuple[Mismatch, ...]
+
+
 def run(args: argparse.Namespace) -> int:
     """Print what the wheel contains; return 1 if it is damaged or does not fit."""
     view = view_wheel(args.wheel)
     if args.json:
-        print(json.dumps(view.to_json(), indent=1))
-    else:
-        print(printable(view.wheel))
-        print(manifest_text(view.manifest))
-        for damage in view.damage:
-            print(f"damaged: {printable(damage)}")
-        print(verdict_text(view.mismatches))
-    return 1 if view.damage or view.mismatches else 0
-
-
-@dataclass(frozen=True)
-class WheelView:
-    """A wheel's manifest, any damage to its files, and whether it fits this machine.
-
-    Attributes:
-        wheel: the file's name.
-        manifest: its manifest.
-        damage: how its files differ from its manifest and RECORD.
-        mismatches: what keeps it from being used here; empty if nothing does.
-        members: name, size in the file and size unpacked, of every member.
-        sbom: its software bill of materials, empty if there is none.
-    """
-
-    wheel: str
-    manifest: Manifest
-    damage: tuple[str, ...]
-    mismatches: tuple[Mismatch, ...]
-    members: tuple[tuple[str, int, int], ...] = ()
-    sbom: Mapping[str, Any] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """The view as plain JSON values."""
-        return {
-            "wheel": self.wheel,
-            "manifest": json.loads(manifest_file.to_bytes(self.manifest)),
-            "damage": list(self.damage),
-            "verdict": [mismatch._asdict() for mismatch in self.mismatches],
+        values = {
+            "wheel": args.wheel.name,
+            "manifest": json.loads(manifest_file.to_bytes(view.manifest)),
+            "damage": view.damage,
+            "verdict": [mismatch._asdict() for mismatch in view.mismatches],
         }
+        print(json.dumps(values, indent=1))
+    else:
+        damaged = [f"damaged: {printable(damage)}" for damage in view.damage]
+        lines = [printable(args.wheel.name), manifest_text(view.manifest), *damaged, verdict_text(view.mismatches)]
+        print("\n".join(lines))
+    return 1 if view.damage or view.mismatches else 0
 
 
 def view_wheel(path: Path) -> WheelView:
@@ -96,9 +77,7 @@ def view_wheel(path: Path) -> WheelView:
             except IncompatibleArtifactError as error:
                 damage.append(error.found.removeprefix(f"{path}: "))
         damage += packed.record_damage()
-        members = tuple((info.filename, info.compress_size, info.file_size) for info in packed.members)
-        sbom = _sbom(packed)
-    return WheelView(path.name, packed.manifest, tuple(damage), _mismatches(packed.manifest), members, sbom)
+    return WheelView(packed.manifest, damage, _mismatches(packed.manifest))
 
 
 def _mismatches(manifest: Manifest) -> tuple[Mismatch, ...]:
@@ -107,18 +86,6 @@ def _mismatches(manifest: Manifest) -> tuple[Mismatch, ...]:
         needs = f"torch {manifest.requires.torch}"
         return (Mismatch("torch", needs, "no torch in this Python", "pip install torch", "cpu", False),)
     return check(manifest, hosts.with_gpus(hosts.probe()))
-
-
-def _sbom(packed: Packed) -> Mapping[str, Any]:
-    """A wheel's software bill of materials (PEP 770), as far as it can be read."""
-    for info in packed.members:
-        if fnmatchcase(info.filename, "*.dist-info/sboms/*.cdx.json") and info.file_size <= LARGEST_SBOM:
-            try:
-                values = json.loads(packed.read_member(info, LARGEST_SBOM))
-            except (ValueError, RecursionError):
-                return {}
-            return values if isinstance(values, dict) else {}
-    return {}
 
 
 def existing_file(text: str) -> Path:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from packageurl import PackageURL
@@ -40,8 +40,7 @@ class Component:
         licence: an SPDX licence expression.
         what: what of it is in the libraries.
         libraries: the files that it is in.
-        sha256: that of the one file that is linked in; empty for headers.
-        digests: over sets of files, as the Plan has them.
+        sha256: that of the one file that is linked in; empty for headers, whose digests the manifest has.
         texts: of its licence.
         asks_for_text: whether its licence asks for its text beside the binary.
     """
@@ -53,7 +52,6 @@ class Component:
     what: str
     libraries: tuple[str, ...]
     sha256: str = ""
-    digests: Mapping[str, str] = field(default_factory=dict)
     texts: tuple[LicenceText, ...] = ()
     asks_for_text: bool = True
 
@@ -93,7 +91,6 @@ def _torch(manifest: Manifest, facts: Facts, every: tuple[str, ...]) -> Componen
         "BSD-3-Clause",
         "inline functions and templates of its headers",
         every,
-        digests=_header_digests(manifest, "torch"),
         texts=_texts(facts, "torch"),
     )
 
@@ -109,7 +106,6 @@ def _cxx(manifest: Manifest, every: tuple[str, ...]) -> Component:
         "GPL-3.0-or-later WITH GCC-exception-3.1",
         "inline functions and templates of its headers, and the pieces of libgcc that a compiler links in",
         every,
-        digests=_header_digests(manifest, "system"),
         asks_for_text=False,  # the exception lets the result be conveyed on any terms
     )
 
@@ -127,7 +123,6 @@ def _cuda(manifest: Manifest, facts: Facts) -> Iterator[Component]:
         f"{CUDART}, and inline functions of its headers",
         _files(cuda),
         sha256=toolkit.get("cudart_static", ""),
-        digests=_parts(toolkit, "cudart"),
         texts=_texts(facts, "cuda-runtime"),
     )
     if kernels:
@@ -139,7 +134,6 @@ def _cuda(manifest: Manifest, facts: Facts) -> Iterator[Component]:
             NVIDIA,
             "inline functions of the compiler's own headers, and device code of libdevice",
             kernels,
-            digests=_parts(toolkit, "crt", "nvvm"),
             texts=_texts(facts, "cuda-crt"),
         )
         if clang := facts["clang"]["version"]:
@@ -150,7 +144,6 @@ def _cuda(manifest: Manifest, facts: Facts) -> Iterator[Component]:
                 "Apache-2.0 WITH LLVM-exception",
                 "inline functions of its headers for CUDA",
                 kernels,
-                digests=_parts(toolkit, "nvcc"),
                 asks_for_text=False,  # its exception is for what a compiler puts into binaries
             )
         version = str(manifest.built_with["cccl"] or "")
@@ -161,7 +154,6 @@ def _cuda(manifest: Manifest, facts: Facts) -> Iterator[Component]:
             CCCL,
             "templates of CUB, Thrust and libcu++",
             kernels,
-            digests=_parts(toolkit, "cccl"),
             texts=_texts(facts, "cccl"),
         )
 
@@ -187,7 +179,6 @@ def _python(manifest: Manifest, facts: Facts) -> Iterator[Component]:
         "Python-2.0.1",
         "inline functions of its headers",
         modules,
-        digests=_header_digests(manifest, "python"),
         texts=_texts(facts, "python"),
     )
 
@@ -202,13 +193,3 @@ def _texts(facts: Facts, name: str) -> tuple[LicenceText, ...]:
 
 def _purl(kind: str, name: str, version: str, namespace: str | None = None) -> str:
     return PackageURL(kind, namespace, name, version or None).to_string()
-
-
-def _parts(toolkit: Mapping[str, str], *parts: str) -> dict[str, str]:
-    return {part: toolkit[part] for part in parts if part in toolkit}
-
-
-def _header_digests(manifest: Manifest, origin: str) -> dict[str, str]:
-    """The digest of the headers of one origin, if the Plan has one."""
-    headers = manifest.plan["tools"]["headers"]
-    return {"headers": headers[origin]} if origin in headers else {}

@@ -65,7 +65,7 @@ def add_runtime(editable: Path, destination: Path, facts: PackageFacts, project:
     with WheelFile(editable) as source:
         metadata = f"{source.dist_info_path}/METADATA"
         declared = source.read(metadata).decode("utf-8")
-        stand_ins = module_files(facts.extensions, package, field_of(declared, "Name"))
+        modules = module_files(facts.extensions, package, field_of(declared, "Name"))
         # A checkout that has the backend in it goes on with that, as it is edited.
         live = here if (here := RUNTIME.resolve()).is_relative_to(project.resolve()) else None
         files = {f"{package}._kernelwheel": str(live / "__init__.py") if live else "__init__.py"}
@@ -74,7 +74,7 @@ def add_runtime(editable: Path, destination: Path, facts: PackageFacts, project:
             (f"{folder}_finder.py", FINDER.format(package=package, folder=folder, files=files).encode()),
             (f"{folder}.pth", f"import {folder}_finder\n".encode()),  # run at start-up (Python's documentation, `site`)
             (f"{folder}/{NOTE}", json.dumps({"project": str(project)}).encode()),
-            *((f"{folder}/extensions/{file}", text) for file, text in stand_ins),
+            *((f"{folder}/extensions/{file}", text) for file, text in modules),
             *(() if live else runtime_files(folder)),
         ]
         changed = {metadata: completed(declared, None).encode("utf-8")}

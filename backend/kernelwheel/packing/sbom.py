@@ -7,7 +7,7 @@ nothing in one comes from a clock or a random number.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
@@ -24,9 +24,6 @@ from ..project.build_settings import OLDEST_ZIP_TIME
 from ..runtime.manifest import Library, Manifest
 from ..version import VERSION
 from .components import Component
-
-# Names of properties begin with their maker's (CycloneDX, "Properties").
-_DIGEST = "kernelwheel:sha256:"
 
 
 @dataclass(frozen=True)
@@ -105,13 +102,7 @@ def _component(component: Component) -> cyclonedx.Component:
         purl=PackageURL.from_string(component.purl),
         licenses=[LicenseExpression(component.licence)],
         hashes=[HashType(alg=HashAlgorithm.SHA_256, content=component.sha256)] if component.sha256 else [],
-        properties=_digests(component.digests),
     )
-
-
-def _digests(digests: Mapping[str, str]) -> list[Property]:
-    """Digests over sets of files: not hashes, which are those of one file."""
-    return [Property(name=_DIGEST + name, value=digest) for name, digest in digests.items()]
 
 
 def _backend(reference: str, what: str) -> cyclonedx.Component:

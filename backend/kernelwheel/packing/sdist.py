@@ -25,10 +25,10 @@ def add_sources(sdist: Path, project: Path, files: Iterable[str], bound: bool, e
         epoch: the timestamp of every file, in seconds since 1970; not the builder's clock.
     """
     top = sdist.name.removesuffix(".tar.gz")
-    passing = sdist.with_name(f"{sdist.name}.part")
+    partial = sdist.with_name(f"{sdist.name}.part")
     with (
         tarfile.open(sdist) as source,
-        passing.open("wb") as stream,
+        partial.open("wb") as stream,
         gzip.GzipFile("", "wb", mtime=epoch, fileobj=stream) as packed,
         tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as target,
     ):
@@ -44,7 +44,7 @@ def add_sources(sdist: Path, project: Path, files: Iterable[str], bound: bool, e
             if f"{top}/{name}" not in there:
                 data = (project / name).read_bytes()
                 target.addfile(_normal(tarfile.TarInfo(f"{top}/{name}"), len(data), epoch), io.BytesIO(data))
-    passing.replace(sdist)
+    partial.replace(sdist)
 
 
 def _normal(member: tarfile.TarInfo, size: int, epoch: int) -> tarfile.TarInfo:

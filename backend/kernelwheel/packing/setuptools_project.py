@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import configparser
+import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -43,7 +43,7 @@ def refuse_ext_modules(project: Path, tool_tables: Mapping[str, Any]) -> None:
     script = project / "setup.py"
     declared = tool_tables.get("setuptools", {}).get("ext-modules")
     found = "ext-modules in [tool.setuptools] of pyproject.toml" if declared else ""
-    if is_file(script) and _mentions(script, "ext_modules"):
+    if is_file(script) and re.search(r"^[^#\n]*\bext_modules\b", script.read_text("utf-8", "replace"), re.MULTILINE):
         found = f"ext_modules in {script.name}"
     if found:
         raise SettingsError(
@@ -97,16 +97,3 @@ def _packages(project: Path, package: str) -> Iterator[str]:
     if root != project:
         yield "package_dir ="
         yield "    = src"
-
-
-def _mentions(script: Path, name: str) -> bool:
-    """Whether a Python file names something: a keyword argument, a variable, or a string such as a dictionary's key."""
-    try:
-        tree = ast.parse(script.read_text(encoding="utf-8"))
-    except (SyntaxError, ValueError):
-        return False  # setuptools will report it
-    for node in ast.walk(tree):
-        said = (getattr(node, field, None) for field in ("arg", "id", "attr", "value"))
-        if name in [value for value in said if isinstance(value, str)]:
-            return True
-    return False

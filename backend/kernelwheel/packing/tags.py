@@ -55,13 +55,13 @@ def python_tag(abi: str | None) -> str:
     return f"{abi.rstrip('td')}-{abi}" if abi else "py3-none"
 
 
-def platform_tag(libraries: Sequence[Path], settings: BuildSettings, brought: Collection[str] = ()) -> Tag:
+def platform_tag(libraries: Sequence[Path], settings: BuildSettings, external: Collection[str] = ()) -> Tag:
     """The platform tag of a wheel with these libraries.
 
     Args:
         libraries: all native files of the wheel.
         settings: `platform` says what they are for, `manylinux` whether a manylinux tag is wanted, `glibc` which one.
-        brought: the file names of libraries that torch's wheel and its dependencies bring.
+        external: the file names of libraries that torch's wheel and its dependencies provide.
 
     Raises:
         BuildError: the tag is required, and the libraries do not earn it.
@@ -74,7 +74,7 @@ def platform_tag(libraries: Sequence[Path], settings: BuildSettings, brought: Co
     failed: list[str] = []
     needs = [_Needs(path.name, tuple(needed_symbols(path)), tuple(needed(path))) for path in libraries if wanted]
     for policy in wanted:
-        reasons = [reason for each in needs for reason in _reasons(policy, each, brought)]
+        reasons = [reason for each in needs for reason in _reasons(policy, each, external)]
         if not reasons:
             return _checked(Tag(policy.name, tuple(failed)), settings)
         failed = failed or reasons
@@ -100,15 +100,15 @@ def _wanted(glibc: str, machine: Architecture) -> list[Policy]:
     return [policies.get_policy_by_name(name) for name in names]
 
 
-def _reasons(policy: Policy, needs: _Needs, brought: Collection[str]) -> Iterator[str]:
+def _reasons(policy: Policy, needs: _Needs, external: Collection[str]) -> Iterator[str]:
     """Why a library does not earn a policy's tag."""
     for symbol in needs.symbols:
         prefix, _, number = symbol.version.partition("_")
         if prefix in policy.symbol_versions and number not in policy.symbol_versions[prefix]:
             yield f"{needs.name}: {symbol.name}@{symbol.version} of {symbol.soname}"
     for library in needs.libraries:
-        # Whether it is on every such Linux, or comes with torch or the driver.
-        if not (library in policy.whitelist or library in brought or re.fullmatch(HOST_PLATFORM.brought, library)):
+        known = library in policy.whitelist or library in external
+        if not known and not re.fullmatch(HOST_PLATFORM.external_libs, library):
             yield f"{needs.name}: {library}, which not every Linux has"
         for name in sorted(policy.blacklist.get(library, frozenset()) & {symbol.name for symbol in needs.symbols}):
             yield f"{needs.name}: {name} of {library}, which newer releases lack"

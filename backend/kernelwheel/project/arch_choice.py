@@ -28,7 +28,7 @@ NAMED = {
 }
 OLDEST_DEFAULT = (7, 5)
 # The options of nvcc that choose architectures (nvcc manual, "Options for Steering GPU Code Generation").
-_CHOOSES = re.compile(r"--?(gpu-architecture|arch|gpu-code|code|generate-code|gencode)(=|$)")
+CHOOSES = r"--?(gpu-architecture|arch|gpu-code|code|generate-code|gencode)(=|$)"
 
 
 def parse(text: str, origin: str) -> ArchList:
@@ -55,7 +55,7 @@ def gencode(archs: ArchList) -> list[str]:
 
 def chosen_by(flags: Iterable[str]) -> list[str]:
     """The options for nvcc that choose architectures: nvcc would add them to a Plan's, or fail on both."""
-    return [flag for flag in flags if _CHOOSES.match(flag)]
+    return [flag for flag in flags if re.match(CHOOSES, flag)]
 
 
 def default(supported: Iterable[Arch], has_tegra: bool = False, virtual: Sequence[Arch] = ()) -> ArchList:

@@ -24,8 +24,8 @@ class LinuxBuild(Linux):
     """
 
     libc = "libc.so.6"
-    # What torch, the driver and the system bring by themselves: a pattern of names of libraries.
-    brought = r"lib(torch|c10)\w*\.so|libcuda\.so\.1|ld-linux.*"
+    # What torch, the driver and the system provide: a pattern of names of libraries.
+    external_libs = r"lib(torch|c10)\w*\.so|libcuda\.so\.1|ld-linux.*"
 
     # For the linker, as CMake writes it. torch loads its libraries with local scope, so each one that ours use must be
     # named in them (DT_NEEDED), whether or not the linker sees a use. No symbols for debuggers.

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from ..runtime.errors import SettingsError
 from ..runtime.options import Option, Options, absolute_folder, choice, flags, stripped
 from ..runtime.settings import TABLE, VARIABLE, Origin, Settings
-from ..runtime.variables import said
 from . import arch_choice
 from .build_platforms import PLATFORMS
 
@@ -184,12 +183,12 @@ class BuildSettings(Settings, BuildOptions):
             arch_choice.parse(self.archs, str(self.origin("archs")))
         for option in self.OPTIONS.values():
             if self.cuda == "off" and option.cuda_only and self.origin(option.name).place == CONFIG:
-                said_to = self.origin(option.name)
+                setting = self.origin(option.name)
                 raise SettingsError(
-                    f"{said_to} is only for CUDA kernels, but cuda is off",
-                    required=f"a build with CUDA kernels, for {said_to}",
+                    f"{setting} is only for CUDA kernels, but cuda is off",
+                    required=f"a build with CUDA kernels, for {setting}",
                     found=f"cuda is off ({self.origin('cuda')})",
-                    remedies=[f"leave out {said_to}", "or add -C cuda=on"],
+                    remedies=[f"leave out {setting}", "or add -C cuda=on"],
                 )
 
     def record(self, archs: str | None) -> dict[str, dict[str, Any]]:
@@ -255,42 +254,13 @@ def _as_text(option: Option[Any], value: Any, place: str) -> str:
         return "on" if value else "off"
     if isinstance(value, (str, int)):
         return str(value)
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+    texts = isinstance(value, list) and all(isinstance(item, str) for item in value)
+    if not texts or (option.separator is None and len(value) != 1):
         raise SettingsError(
-            f"option {option.name!r} has a value of the wrong type",
+            f"option {option.name!r} takes " + ("one value" if option.separator is None else "text, or a list of it"),
             required=option.takes,
             found=f"{value!r} in {place}",
-            remedies=["write a string"],
-        )
-    if option.separator is None and len(value) != 1:
-        raise SettingsError(
-            f"option {option.name!r} takes one value",
-            required=option.takes,
-            found=f"{len(value)} values in {place}: {', '.join(map(repr, value))}",
-            remedies=["keep only one of them"],
+            remedies=["write one string"],
         )
     # An item of a list in the table is one word; each -C value is a whole command line.
-    words = option.parse is flags and place == TABLE
-    if not words:
-        return (option.separator or "").join(value)
-    return shlex.join(value)
-
-
-def check_config(config: Mapping[str, Any]) -> None:
-    """Refuse `-C` settings that no build could use, here rather than later in another process.
-
-    Raises:
-        SettingsError: as `resolve`.
-    """
-    resolve("", {}, {}, config)
-
-
-def variables_of(package: str, config: Mapping[str, Any]) -> list[str]:
-    """The environment variables that correspond to `-C` settings."""
-    return [option_of(key, CONFIG).variable(package) for key in config]
-
-
-def set_variables(package: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment variables of options that are set: {name: value}."""
-    names = (option.variable(package) for option in REGISTRY)
-    return {name: environ[name] for name in names if said(environ, name)}
+    return shlex.join(value) if option.parse is flags and place == TABLE else (option.separator or "").join(value)

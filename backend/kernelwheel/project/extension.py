@@ -5,16 +5,17 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import PurePosixPath
-from typing import Any, Literal, NamedTuple, NoReturn, cast, get_args
+from typing import Any, Literal, NamedTuple, NoReturn, get_args
 
 from ..runtime.architectures import ArchList
 from ..runtime.errors import SettingsError
+from ..runtime.options import choice
 from ..runtime.platforms import library_file
 from . import arch_choice
-from .arch_choice import chosen_by
 from .build_platforms import HOST_PLATFORM
 
 EXTENSION = "[[tool.kernelwheel.extension]]"
@@ -29,9 +30,6 @@ OF_CUDA_MAJOR = (
     *("cublas", "cudart", "cudnn", "cudss", "cufft", "cufile", "cupti", "curand", "cusolver", "cusparse", "cutensor"),
     *("nccl", "npp", "nvblas", "nvfatbin", "nvJitLink", "nvjpeg", "nvrtc", "nvshmem", "nvvm"),
 )
-_DEFINITION = re.compile(r"[A-Za-z_]\w*(\([^)]*\))?(=[^\n]*)?")
-_LIBRARY = re.compile(r"[A-Za-z0-9_][\w.+-]*")
-_RELOCATABLE = re.compile(r"--?(rdc|relocatable-device-code)=true$|--?(dc|device-c|dlink|device-link|dlto)$")
 
 
 @dataclass(frozen=True)
@@ -114,51 +112,150 @@ def is_of_cuda_major(library: str) -> bool:
     return name.startswith(OF_CUDA_MAJOR) and not name.endswith("_static")
 
 
+# What strings in a list are refused, by patterns at their beginning, and why.
+_Refused = tuple[tuple[str, str], ...]
+_PATH: _Refused = ((r"(?s)\s*$|.*[\n\\]", "not a path"), (r"/|(.*/)?\.\.(/|$)", "it leaves the project"))
+_OPTION: _Refused = (
+    (r"(?s)\s*$|.*[\n\0]", "not an option"),
+    (r"-(I|isystem|iquote|idirafter)", "folders with headers belong in include-dirs"),
+)
+_OF_NVCC: _Refused = (
+    *_OPTION,
+    (
+        arch_choice.CHOOSES,
+        "architectures belong in the option archs (TORCH_CUDA_ARCH_LIST) or in archs of the extension",
+    ),
+    (
+        r"--?(rdc|relocatable-device-code)=true$|--?(dc|device-c|dlink|device-link|dlto)$",
+        "only a CMakeLists.txt can link device code",
+    ),
+)
+_MACRO: _Refused = ((r"(?![A-Za-z_]\w*(\([^)]*\))?(=[^\n]*)?\Z)", "not a macro"),)
+_LIBRARY: _Refused = ((r"(?![A-Za-z0-9_][\w.+-]*\Z)", "not the name of a library"),)
+
+
+def _strings(refused: _Refused) -> Callable[[Any], tuple[str, ...]]:
+    def read(value: Any) -> tuple[str, ...]:
+        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+            raise ValueError("not a list of strings")
+        for each in value:
+            for pattern, reason in refused:
+                if re.match(pattern, each):
+                    raise ValueError(reason)
+        return tuple(value)
+
+    return read
+
+
+def _name(value: Any) -> str:
+    if not isinstance(value, str) or not all(part.isidentifier() and part.isascii() for part in value.split(".")):
+        raise ValueError("not identifiers separated by dots")
+    return value
+
+
+def _sources(value: Any) -> tuple[str, ...]:
+    if not value:
+        raise ValueError("at least one pattern is needed, such as csrc/*.cu")
+    return _strings(_PATH)(value)
+
+
+def _file_flags(value: Any) -> dict[str, tuple[str, ...]]:
+    if not isinstance(value, dict):
+        raise ValueError("not a table")
+    return dict(zip(_strings(_PATH)(list(value)), map(_strings(_OF_NVCC), value.values()), strict=True))
+
+
+def _boolean(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("neither true nor false")
+    return value
+
+
+def _archs(value: Any) -> str:
+    return str(arch_choice.parse(str(value), f"archs in {EXTENSION}")) if value else ""
+
+
 class Key(NamedTuple):
-    """One key of the table: its name, the values it takes, in words, its default, in words, and what it is for."""
+    """One key of the table, an attribute of Extension.
+
+    Attributes:
+        name: as it is written.
+        read: what reads its value, or raises ValueError.
+        takes: the values that it takes, in words.
+        help: what it is for.
+        default: what stands for it, in words.
+        absent: the same as a value; None if the key is required.
+    """
 
     name: str
+    read: Callable[[Any], Any]
     takes: str
-    default: str
     help: str
+    default: str = "empty"
+    absent: Any = ()
 
 
+_PATTERNS, _MACROS, _OPTIONS = "a list of patterns", "a list of NAME or NAME=VALUE", "a list of compiler options"
 KEYS = (
-    Key("name", "a dotted name", "required", "Where the library is imported from: `simple_knn._C`, `fused_ssim_cuda`."),
+    Key(
+        "name",
+        _name,
+        "a dotted name",
+        "Where the library is imported from: `simple_knn._C`, `fused_ssim_cuda`.",
+        "required",
+        None,
+    ),
     Key(
         "kind",
+        lambda value: choice(*get_args(Kind))(str(value)),
         "module, operators or torch-library",
-        "`module`",
         "`module`: imported by Python (pybind11). `operators`: STABLE_TORCH_LIBRARY, for every torch. `torch-library`: "
         "TORCH_LIBRARY, for one torch release and every Python.",
+        "`module`",
+        "module",
     ),
-    Key("sources", "a list of patterns", "required", "C++ and CUDA files; `**` stands for any folders."),
-    Key("cuda-sources", "a list of patterns", "empty", "C++ files that are compiled only with CUDA."),
-    Key("exclude", "a list of patterns", "empty", "Files that are neither compiled nor shipped."),
-    Key("include-dirs", "a list of folders", "empty", "Folders with headers, searched before torch's."),
-    Key("define", "a list of NAME or NAME=VALUE", "empty", "Macros, for C++ and CUDA files."),
-    Key("cuda-define", "a list of NAME or NAME=VALUE", "empty", "Macros of a build with CUDA, for C++ files too."),
-    Key("cxx-flags", "a list of compiler options", "empty", "Options for the C++ compiler."),
-    Key("cuda-flags", "a list of compiler options", "empty", "Options for nvcc."),
-    Key("file-flags", "a table of pattern = list of options", "empty", "Further options for single files."),
-    Key("link-flags", "a list of linker options", "empty", "Options for the linker driver."),
-    Key("libraries", "a list of names", "empty", "Further libraries, as in `cublas`; torch's own are always linked."),
+    Key("sources", _sources, _PATTERNS, "C++ and CUDA files; `**` stands for any folders.", "required", None),
+    Key("cuda-sources", _strings(_PATH), _PATTERNS, "C++ files that are compiled only with CUDA."),
+    Key("exclude", _strings(_PATH), _PATTERNS, "Files that are neither compiled nor shipped."),
+    Key("include-dirs", _strings(_PATH), "a list of folders", "Folders with headers, searched before torch's."),
+    Key("define", _strings(_MACRO), _MACROS, "Macros, for C++ and CUDA files."),
+    Key("cuda-define", _strings(_MACRO), _MACROS, "Macros of a build with CUDA, for C++ files too."),
+    Key("cxx-flags", _strings(_OPTION), _OPTIONS, "Options for the C++ compiler."),
+    Key("cuda-flags", _strings(_OF_NVCC), _OPTIONS, "Options for nvcc."),
+    Key("file-flags", _file_flags, "a table of pattern = list of options", "Further options for single files."),
+    Key("link-flags", _strings(_OPTION), "a list of linker options", "Options for the linker driver."),
+    Key(
+        "libraries",
+        _strings(_LIBRARY),
+        "a list of names",
+        "Further libraries, as in `cublas`; torch's own are always linked.",
+    ),
     Key(
         "cuda",
+        lambda value: choice(*get_args(CudaNeed))(str(value)),
         "required, optional or none",
-        "`required` with CUDA files, else `none`",
         "Whether it can be built without CUDA: `optional` then leaves out CUDA files and `cuda-sources`.",
+        "`required` with CUDA files, else `none`",
+        "",
     ),
     Key(
         "by-path",
+        _boolean,
         "true or false",
-        "`false`",
         "For a package that gives its library's path to `torch.ops.load_library`: the library itself lies where its "
         "name says, and nothing checks it against the machine.",
+        "`false`",
+        False,
     ),
-    Key("archs", "a list such as 9.0a;10.0a", "those of the build", "The one family of GPUs that its kernels are for."),
+    Key(
+        "archs",
+        _archs,
+        "a list such as 9.0a;10.0a",
+        "The one family of GPUs that its kernels are for.",
+        "those of the build",
+        "",
+    ),
 )
-_NAMES = [key.name for key in KEYS]
 
 
 def read_extensions(tables: Any) -> tuple[Extension, ...]:
@@ -174,12 +271,33 @@ def read_extensions(tables: Any) -> tuple[Extension, ...]:
             found=f"tool.kernelwheel.extension is {tables!r}",
             remedies=[f"write {EXTENSION}, with two brackets, once for each extension"],
         )
-    extensions = tuple(_Reader(table).extension() for table in tables)
-    for extension in extensions:
-        same = [other.name for other in extensions if other.name == extension.name]
-        if len(same) > 1:
-            refuse(extension.name, "name", "another name for each extension", f"{len(same)} extensions of that name")
+    extensions = tuple(map(_read, tables))
+    for name, count in Counter(each.name for each in extensions).items():
+        if count > 1:
+            refuse(name, "name", "another name for each extension", f"{count} extensions of that name")
     return extensions
+
+
+def _read(table: Mapping[str, Any]) -> Extension:
+    given = {key.replace("_", "-"): value for key, value in table.items()}
+    name, known = str(given.get("name") or "without a name"), {key.name: key for key in KEYS}
+    for unknown in given.keys() - known.keys():
+        near = difflib.get_close_matches(unknown, known, n=1)
+        remedy = f"write {near[0]}" if near else "remove it or correct its name"
+        refuse(name, unknown, "one of " + ", ".join(known), f"unknown key {unknown!r}", remedy)
+    values = {}
+    for key in KEYS:
+        value = given.get(key.name, key.absent)
+        try:
+            values[key.name.replace("-", "_")] = key.read(value) if key.name in given or value is None else value
+        except ValueError as error:
+            refuse(name, key.name, key.takes, f"{value!r}: {error}" if key.name in given else "nothing")
+    values["include_dirs"] = tuple(PurePosixPath(folder).as_posix() for folder in values["include_dirs"])
+    values["file_flags"] = dict(values["file_flags"])
+    extension = Extension(**values)
+    if extension.by_path and extension.kind == "module":
+        refuse(name, "by-path", "operators or a torch-library", "a module, which Python imports by its name")
+    return extension
 
 
 def to_json(extension: Extension) -> dict[str, Any]:
@@ -203,134 +321,3 @@ def refuse(name: str, key: str, required: str, found: str, remedy: str = "") -> 
         found=found,
         remedies=[remedy or f"correct {key} of {name} in {EXTENSION} of pyproject.toml"],
     )
-
-
-class _Reader:
-    """Reads one table."""
-
-    def __init__(self, table: Mapping[str, Any]) -> None:
-        self.table = {key.replace("_", "-"): value for key, value in table.items()}
-        self.name = str(self.table.get("name", "without a name"))
-
-    def extension(self) -> Extension:
-        self._refuse_unknown()
-        name = self._text("name", "")
-        parts = name.split(".")
-        if not all(part.isidentifier() and part.isascii() for part in parts):
-            refuse(self.name, "name", "identifiers separated by dots, such as simple_knn._C", repr(name))
-        sources = self._list("sources", _pattern)
-        if not sources:
-            refuse(name, "sources", "at least one pattern, such as csrc/*.cu", "none")
-        archs = self._text("archs", "")
-        return Extension(
-            name=name,
-            kind=cast(Kind, self._choice("kind", get_args(Kind), "module")),
-            cuda=cast(CudaNeed, self._choice("cuda", get_args(CudaNeed), "")),
-            sources=sources,
-            cuda_sources=self._list("cuda-sources", _pattern),
-            include_dirs=tuple(PurePosixPath(folder).as_posix() for folder in self._list("include-dirs", _pattern)),
-            define=self._list("define", _definition),
-            cuda_define=self._list("cuda-define", _definition),
-            cxx_flags=self._list("cxx-flags", _flag),
-            cuda_flags=self._cuda_flags("cuda-flags", self._list("cuda-flags", _flag)),
-            file_flags=self._file_flags(),
-            link_flags=self._list("link-flags", _flag),
-            libraries=self._list("libraries", _library),
-            archs=str(arch_choice.parse(archs, f"archs of {name}")) if archs else "",
-            exclude=self._list("exclude", _pattern),
-            by_path=self._by_path(),
-        )
-
-    def _by_path(self) -> bool:
-        value = self.table.get("by-path", False)
-        if not isinstance(value, bool):
-            refuse(self.name, "by-path", "true or false", repr(value))
-        if value and self.table.get("kind", "module") == "module":
-            refuse(self.name, "by-path", "operators or a torch-library", "a module, which Python imports by its name")
-        return value
-
-    def _refuse_unknown(self) -> None:
-        for key in self.table:
-            if key not in _NAMES:
-                near = difflib.get_close_matches(key, _NAMES, n=1)
-                remedy = f"write {near[0]}" if near else "remove it or correct its name"
-                refuse(self.name, key, "one of " + ", ".join(_NAMES), f"unknown key {key!r}", remedy)
-
-    def _text(self, key: str, default: str) -> str:
-        value = self.table.get(key, default)
-        if not isinstance(value, str) or (key == "name" and not value):
-            refuse(self.name, key, "a string", repr(value) if key in self.table else "nothing")
-        return value.strip()
-
-    def _choice(self, key: str, choices: Sequence[str], default: str) -> str:
-        value = self._text(key, default)
-        if value not in choices and value != default:
-            near = difflib.get_close_matches(value, choices, n=1)
-            refuse(self.name, key, " or ".join(choices), repr(value), f"write {near[0]!r}" if near else "")
-        return value
-
-    def _list(self, key: str, problem: Callable[[str], str], values: Any = None) -> tuple[str, ...]:
-        values = self.table.get(key, []) if values is None else values
-        if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-            refuse(self.name, key, "a list of strings", repr(values))
-        for value in values:
-            if found := problem(value):
-                required = next((each.takes for each in KEYS if each.name == key), "")
-                refuse(self.name, key, required, f"{value!r}: {found}")
-        return tuple(values)
-
-    def _file_flags(self) -> dict[str, tuple[str, ...]]:
-        table = self.table.get("file-flags", {})
-        if not isinstance(table, dict):
-            refuse(self.name, "file-flags", "a table of pattern = list of options", repr(table))
-        for pattern in table:
-            if found := _pattern(pattern):
-                refuse(self.name, "file-flags", "patterns of files in the project", f"{pattern!r}: {found}")
-        return {
-            pattern: self._cuda_flags("file-flags", self._list("file-flags", _flag, flags))
-            for pattern, flags in table.items()
-        }
-
-    def _cuda_flags(self, key: str, flags: tuple[str, ...]) -> tuple[str, ...]:
-        if chosen := chosen_by(flags):
-            refuse(
-                self.name,
-                key,
-                "architectures only in the option archs (TORCH_CUDA_ARCH_LIST), or in archs of the extension",
-                " ".join(chosen),
-                "remove them, and name the architectures with archs",
-            )
-        if linked := [flag for flag in flags if _RELOCATABLE.match(flag)]:
-            refuse(
-                self.name,
-                key,
-                "files whose device code is complete by itself",
-                " ".join(linked),
-                "build it with a CMakeLists.txt, which can link device code",
-            )
-        return flags
-
-
-def _pattern(value: str) -> str:
-    path = PurePosixPath(value)
-    if not value.strip() or "\n" in value or "\\" in value:
-        return "not a path"
-    if path.is_absolute() or ".." in path.parts:
-        return "it leaves the project"
-    return ""
-
-
-def _definition(value: str) -> str:
-    return "" if _DEFINITION.fullmatch(value) else "not a macro"
-
-
-def _library(value: str) -> str:
-    return "" if _LIBRARY.fullmatch(value) else "not the name of a library"
-
-
-def _flag(value: str) -> str:
-    if not value.strip() or "\n" in value or "\0" in value:
-        return "not an option"
-    if re.match(r"-(I|isystem|iquote|idirafter)", value):
-        return "folders with headers belong in include-dirs"
-    return ""

@@ -84,11 +84,6 @@ class PackageFacts(NamedTuple):
         return self.binds_torch or any(each.binds_cuda for each in self.extensions)
 
     @property
-    def whole(self) -> bool:
-        """Whether a library for CUDA has CPU kernels too; otherwise there is one for each."""
-        return self.abi == "torch" or bool(self.extensions)
-
-    @property
     def can_use_cuda(self) -> bool:
         """Whether a build with CUDA differs from one without; only a CMakeLists.txt does not say."""
         return not self.extensions or any(each.cuda != "none" for each in self.extensions)
@@ -239,24 +234,18 @@ def read_toml(path: Path) -> dict[str, Any]:
         FileNotFoundError: the file does not exist.
         SettingsError: the file cannot be read or parsed.
     """
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
     try:
-        if sys.version_info >= (3, 11):
-            import tomllib
-        else:
-            import tomli as tomllib
         return dict(tomllib.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         raise
-    except (ImportError, ValueError, OSError) as error:
+    except (ValueError, OSError) as error:
         raise SettingsError(
             f"{path.name} cannot be read",
-            required="a valid TOML file, and before Python 3.11 the package tomli",
+            required="a valid TOML file that this user can read",
             found=f"{path}: {type(error).__name__}: {error}",
-            remedies=[_way_out_of_toml(path, error)],
+            remedies=[way_out(error) if isinstance(error, OSError) else f"fix {path}"],
         ) from error
-
-
-def _way_out_of_toml(path: Path, error: Exception) -> str:
-    if isinstance(error, ImportError):
-        return "pip install tomli"
-    return way_out(error) if isinstance(error, OSError) else f"fix {path}"

@@ -84,8 +84,7 @@ def source_digests(root: Path, files: Iterable[str] | None = None) -> dict[str, 
 def _resolve(extension: Extension, project: Path) -> Extension:
     for folder in extension.include_dirs:
         if not is_folder(project / folder):
-            near = _nearest(folder, (path.as_posix() for path in _folders(project)))
-            refuse(extension.name, "include-dirs", f"a folder in the project: {folder}", f"none{near}")
+            refuse(extension.name, "include-dirs", f"a folder in the project: {folder}", "none")
     sources = _expand(extension, "sources", extension.sources, project)
     cuda_sources = _expand(extension, "cuda-sources", extension.cuda_sources, project)
     own = [source for source in sources if source not in cuda_sources]
@@ -101,8 +100,7 @@ def _resolve(extension: Extension, project: Path) -> Extension:
     for pattern, options in extension.file_flags.items():
         matching = [file for file in (*own, *cuda_sources) if _matches(file, (pattern,))]
         if not matching:
-            near = _nearest(pattern, (*own, *cuda_sources))
-            refuse(extension.name, "file-flags", f"a source that matches {pattern}", f"none{near}")
+            refuse(extension.name, "file-flags", f"a source that matches {pattern}", f"none of {', '.join(sources)}")
         for file in matching:
             flags[file] = (*flags.get(file, ()), *options)
     return replace(extension, sources=tuple(own), cuda_sources=cuda_sources, cuda=cuda, file_flags=flags)
@@ -117,11 +115,12 @@ def _expand(extension: Extension, key: str, patterns: Iterable[str], project: Pa
         if not compiled:
             there = ", ".join(path.relative_to(project).as_posix() for path in paths[:3])
             sources = (path for path in _files(project, (), NOT_SOURCES) if path.suffix in (*CXX_SUFFIXES, CUDA_SUFFIX))
-            near = _nearest(pattern, (path.relative_to(project).as_posix() for path in sources))
+            names = [path.relative_to(project).as_posix() for path in sources]
+            near = "".join(f"; the nearest is {name}" for name in difflib.get_close_matches(pattern, names, 1, 0.4))
             suffixes = ", ".join((*CXX_SUFFIXES, CUDA_SUFFIX))
             refuse(extension.name, key, f"C++ or CUDA files ({suffixes}) that match {pattern}", there or f"none{near}")
-        names = (path.relative_to(project).as_posix() for path in compiled)
-        found.update(name for name in names if not _matches(name, extension.exclude))
+        matching = (path.relative_to(project).as_posix() for path in compiled)
+        found.update(name for name in matching if not _matches(name, extension.exclude))
     if patterns and not found:
         refuse(extension.name, "exclude", f"at least one file of {key} that is not excluded", "none")
     return tuple(sorted(found))
@@ -131,16 +130,6 @@ def _matches(name: str, patterns: Iterable[str]) -> bool:
     """Whether a file matches one of the patterns, or lies in a folder that does."""
     above = [name, *(path.as_posix() for path in PurePosixPath(name).parents)]
     return any(fnmatchcase(each, pattern.replace("**/", "*")) for pattern in patterns for each in above)
-
-
-def _nearest(name: str, candidates: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, list(candidates), n=1, cutoff=0.4)
-    return f"; the nearest is {near[0]}" if near else ""
-
-
-def _folders(project: Path) -> Iterator[Path]:
-    folders = {path.parent for path in _files(project, (), NOT_SOURCES)}
-    return (folder.relative_to(project) for folder in sorted(folders) if folder != project)
 
 
 def _source_digests(root: Path) -> dict[str, str]:

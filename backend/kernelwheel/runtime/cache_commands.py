@@ -90,10 +90,10 @@ def _verify(args: argparse.Namespace, kernels: Kernels) -> int:
 
 
 def _clear(args: argparse.Namespace, kernels: Kernels) -> int:
-    return show_cleaning(args, maintenance.clear(kernels.installed.own_store(), args.all_versions), "freed")
+    return show_cleaning(args, maintenance.clear(kernels.installed.own_store(), args.all_versions))
 
 
-def show_cleaning(args: argparse.Namespace, cleaning: Cleaning, verb: str) -> int:
+def show_cleaning(args: argparse.Namespace, cleaning: Cleaning) -> int:
     """Print what was removed, and return the exit status."""
     view = {
         "freed": cleaning.freed,
@@ -102,7 +102,7 @@ def show_cleaning(args: argparse.Namespace, cleaning: Cleaning, verb: str) -> in
     }
     lines = [f"{r.kind}  {r.version}  {r.name[:12]}  {size_text(r.size)}  {r.because}" for r in cleaning.removed]
     lines += [f"left alone: {reason}" for reason in cleaning.skipped]
-    lines.append(f"{verb} {size_text(cleaning.freed)}")
+    lines.append(f"freed {size_text(cleaning.freed)}")
     show(args, view, "\n".join(lines))
     return 1 if cleaning.skipped else 0
 

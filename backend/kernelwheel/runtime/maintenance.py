@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,7 +50,7 @@ class Removed:
 
 @dataclass(frozen=True)
 class Cleaning:
-    """What was removed (or would be), and what was left alone and why."""
+    """What was removed, and what was left alone and why."""
 
     removed: tuple[Removed, ...]
     skipped: tuple[str, ...]
@@ -92,7 +92,7 @@ def clear(store: Store, all_versions: bool = False) -> Cleaning:
     return together(clean(wanted, reasons), clean_builds(store, math.inf, "cleared"))
 
 
-def clean_builds(store: Store, before: float, because: str, dry_run: bool = False) -> Cleaning:
+def clean_builds(store: Store, before: float, because: str) -> Cleaning:
     """Remove the build folders that are not in use and have not been used since `before` (seconds since 1970)."""
     removed: list[Removed] = []
     skipped: list[str] = []
@@ -107,9 +107,8 @@ def clean_builds(store: Store, before: float, because: str, dry_run: bool = Fals
         try:
             with exclusive(path.with_suffix(".lock"), give_up):
                 removed.append(Removed("build", "", path.name, size_of(path), because))
-                if not dry_run:
-                    (path / WHOLE).unlink(missing_ok=True)  # first, so that a partly removed folder is not reused
-                    shutil.rmtree(path)
+                (path / WHOLE).unlink(missing_ok=True)  # first, so that a partly removed folder is not reused
+                shutil.rmtree(path)
         except (OSError, _Busy) as error:
             skipped.append(f"{path}: {error}")
     return Cleaning(tuple(removed), tuple(skipped))
@@ -134,18 +133,14 @@ def remove(store: Store, reasons: Mapping[Path, str]) -> Iterator[Removed]:
                 yield Removed(kind, store.version, path.name, size, because)
 
 
-def clean(
-    stores: Sequence[Store],
-    reasons: Mapping[Path, str],
-    clean_one: Callable[[Store, Mapping[Path, str]], Iterator[Removed]] = remove,
-) -> Cleaning:
+def clean(stores: Sequence[Store], reasons: Mapping[Path, str]) -> Cleaning:
     """Clean each version's Store, unless it is unsafe or in use."""
     removed: list[Removed] = []
     skipped: list[str] = []
     for store in stores:
         try:
             store.guard.check(store.root)
-            removed.extend(clean_one(store, reasons))
+            removed.extend(remove(store, reasons))
         except (StoreError, _Busy) as error:
             skipped.append(f"version {store.version}: {error}")
         except OSError as error:

@@ -14,7 +14,7 @@ from .selection import Selection
 
 
 def view_selection(selection: Selection, capability: str | None = None) -> dict[str, Any]:
-    """What a call or `cache build` does, as plain JSON values; `capability` is that of the call's GPU."""
+    """What a call does, as plain JSON values; `capability` is that of the call's GPU."""
     return {
         "device": selection.device,
         "outcome": selection.outcome,
@@ -28,16 +28,9 @@ def view_selection(selection: Selection, capability: str | None = None) -> dict[
 def call_row(expected: Mapping[str, Any]) -> tuple[str, str]:
     """A row for what the next call on a device type does."""
     device = expected["device"].upper() + (f" {expected['capability']}" if expected.get("capability") else "")
-    return selection_row(device, expected)
-
-
-def selection_row(name: str, expected: Mapping[str, Any]) -> tuple[str, str]:
-    """A row for the view of a Selection; `cache build` loads nothing."""
     words = {"load": "loads", "compile": "compiles, then loads", "fail": "fails"}
-    if name == "cache build":
-        words |= {"load": "compiles nothing", "compile": f"compiles {expected['device'].upper()} kernels"}
     where = f" ({expected['artifact']})" if expected["artifact"] else ""
-    return name, f"{words[expected['outcome']]}: {expected['because']}{where}"
+    return device, f"{words[expected['outcome']]}: {expected['because']}{where}"
 
 
 def verdict_text(mismatches: Sequence[Mismatch]) -> str:

@@ -182,22 +182,6 @@ def test_build_compiles_what_is_missing_and_then_nothing(cache: Cache) -> None:
     assert err == ""
 
 
-def test_build_takes_what_a_read_only_store_has(cache: Cache, entry: Path, tmp_path: Path, no_compile: None) -> None:
-    shared = tmp_path / "shared"
-    fill(Store(shared, "tiny", "1.2.3"), entry)
-
-    status, view = cache.json("build", "--cuda", "off", TINY_CACHE_PATH=str(shared))
-
-    assert status == 0
-    assert view == {
-        "compiled": False,
-        "folder": str(shared / "tiny" / "1.2.3" / entry.name),
-        "fingerprint": entry.name,
-        "kernels": "CPU",
-    }
-    assert not cache.folder.exists()
-
-
 def test_build_takes_the_wheel_s_own_kernels(
     cache: Cache, entry: Path, tmp_path: Path, no_compile: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -248,8 +232,8 @@ def test_build_makes_the_architectures_that_are_asked_for_and_knows_what_covers_
 
     status, view = cache.json("explain", "--archs", "9.0+PTX")
     assert status == 1
-    assert {"field": "target.cuda.sass", "change": "8.0 -> 9.0"} in view["differences"]
-    assert {"field": "target.cuda.ptx", "change": "none -> 9.0"} in view["differences"]
+    assert view["differences"]["target.cuda.sass"] == "8.0 -> 9.0"
+    assert view["differences"]["target.cuda.ptx"] == "none -> 9.0"
     (candidate,) = view["candidates"]
     assert [mismatch["dimension"] for mismatch in candidate["mismatches"]] == ["archs"]
 
@@ -309,26 +293,12 @@ def test_explain_names_the_nearest_entry_and_what_differs(cache: Cache, entry: P
 
     assert status == 1
     assert view["nearest"] == str(cache.store.root / entry.name)
-    assert view["differences"] == [
-        {"field": "content.sources", "change": "1 file changed: twice.h; 1 file added: new.h"},
-    ]
+    assert view["differences"] == {"content.sources": "1 file changed: twice.h; 1 file added: new.h"}
     assert (
         f"nearest: {cache.store.root / entry.name}\n  content.sources: 1 file changed: twice.h; 1 file added: new.h\n"
         in out
     )
     assert out.count("  sources: required kernels built from sources") == 2
-
-
-def test_explain_after_an_upgrade_finds_the_entry_of_the_version_before(cache: Cache, entry: Path) -> None:
-    old = Store(cache.folder, "tiny", "1.2.2")
-    made = relabel(old, entry)
-
-    status, view = cache.json("explain", "--cuda", "off")
-
-    assert status == 1
-    assert view["nearest"] == str(made)
-    assert view["differences"] == [{"field": "content.version", "change": "1.2.2 -> 1.2.3"}]
-    assert [m["dimension"] for m in view["candidates"][0]["mismatches"]] == ["version"]
 
 
 def test_explain_does_not_call_an_entry_of_another_schema_fitting(cache: Cache, entry: Path) -> None:
@@ -354,7 +324,7 @@ def test_explain_without_a_compiler_goes_by_mismatches_and_says_why(
 
     assert status == 1
     assert "no C++ compiler" in view["no_plan"]
-    assert (view["nearest"], view["differences"]) == (None, [])
+    assert (view["nearest"], view["differences"]) == (None, {})
     assert "nothing can be compiled here:\n  no C++ compiler" in out
     assert len(view["candidates"]) == 1
 
@@ -371,7 +341,6 @@ HAD = {
 CHANGES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "nothing": ({}, []),
     "the compiler": ({"cxx": {"kind": "gcc", "version": "13.1"}}, ["cxx.version: 12.2.0 -> 13.1"]),
-    "the version": ({"version": "1.2.3"}, ["version: 1.2.2 -> 1.2.3"]),
     "flags": ({"options": {"cxx-flags": ["-O3", "-g"]}}, ["options.cxx-flags: none -> -O3 -g"]),
     "a file gone": (
         {"sources": {"CMakeLists.txt": "0" * 64, "kept.cu": "2" * 64}}, ["sources: 1 file removed: gone.cu"],
@@ -391,28 +360,10 @@ CHANGES: dict[str, tuple[dict[str, Any], list[str]]] = {
 
 @pytest.mark.parametrize(("change", "said"), CHANGES.values(), ids=CHANGES)
 def test_two_plans_are_compared_field_by_field(change: dict[str, Any], said: list[str]) -> None:
-    assert list(map(str, explain.differences(HAD, {**HAD, **change}))) == said
+    assert [f"{name}: {what}" for name, what in explain.differences(HAD, {**HAD, **change}).items()] == said
 
 
 # verify, prune, clear
-
-
-def test_verify_of_whole_entries_is_good(filled: Cache) -> None:
-    assert filled.run("verify") == (0, "1 of 1 entries are intact\n", "")
-
-
-def test_verify_names_a_damaged_entry_and_where_it_is_now(filled: Cache, entry: Path) -> None:
-    flip(filled.store.root / entry.name / "libtiny_cpu.so")
-
-    status, view = filled.json("verify")
-
-    assert status == 1
-    assert view["checked"] == 1
-    (damaged,) = view["damaged"]
-    assert damaged["folder"] == str(filled.store.root / entry.name)
-    assert "libtiny_cpu.so" in damaged["damage"]
-    assert Path(damaged["moved"]).is_dir()
-    assert filled.run("verify") == (0, "0 of 0 entries are intact\n", "")
 
 
 def test_verify_says_in_words_what_it_did(filled: Cache, entry: Path) -> None:
@@ -423,53 +374,34 @@ def test_verify_says_in_words_what_it_did(filled: Cache, entry: Path) -> None:
     assert status == 1
     assert out.startswith(f"0 of 1 entries are intact\ndamaged: {filled.store.root / entry.name}\n")
     assert f"  moved to {filled.store.root / '.quarantine'}" in out
+    assert filled.json("verify") == (0, {"checked": 0, "damaged": [], "refused": []})
+
+
+def test_prune_by_age_counts_days_and_by_size_megabytes(filled: Cache, entry: Path) -> None:
+    old = relabel(filled.store, entry, cxx_version="99.1", days=10.5)
+    size = sum(path.stat().st_size for path in old.iterdir())
+
+    assert filled.json("prune", "--older-than", "11")[1]["removed"] == []
+    assert filled.json("prune", "--max-size", f"{2 * size / 1e6 + 0.01:.6f}")[1]["removed"] == []
+    status, view = filled.json("prune", "--older-than", "10")
+    assert (status, view["freed"]) == (0, size)
+    assert [(removed["name"], removed["because"]) for removed in view["removed"]] == [(old.name, "made 10 days ago")]
+
+    old = relabel(filled.store, entry, cxx_version="99.1", days=10)
+    status, view = filled.json("prune", "--max-size", f"{1.5 * size / 1e6:.6f}")
+    assert (status, [removed["name"] for removed in view["removed"]]) == (0, [old.name])
 
 
 def test_prune_without_options_removes_other_versions_alone(filled: Cache, entry: Path) -> None:
     old = fill(Store(filled.folder, "tiny", "1.2.2"), entry)
     relabel(filled.store, entry, cxx_version="99.1", days=1000)
 
-    dry, planned, _ = filled.run("prune", "--dry-run")
     status, out, _ = filled.run("prune")
 
-    assert (dry, status) == (0, 0)
+    assert status == 0
     assert out.splitlines()[0].startswith(f"entry  1.2.2  {old.folder.name[:12]}  ")
     assert out.splitlines()[-1].startswith("freed 0.0")
-    assert planned.replace("would free", "freed") == out
     assert len(filled.json("list")[1]["stores"][0]["entries"]) == 2
-
-
-def test_prune_by_age_counts_days(filled: Cache, entry: Path) -> None:
-    old = relabel(filled.store, entry, cxx_version="99.1", days=10.5)
-
-    assert filled.json("prune", "--older-than", "11")[1]["removed"] == []
-    status, view = filled.json("prune", "--older-than", "10")
-
-    assert status == 0
-    assert [removed["name"] for removed in view["removed"]] == [old.name]
-    assert view["removed"][0]["because"] == "made 10 days ago"
-
-
-def test_prune_by_size_counts_megabytes(filled: Cache, entry: Path) -> None:
-    old = relabel(filled.store, entry, cxx_version="99.1", days=10)
-    size = sum(path.stat().st_size for path in old.iterdir())
-
-    assert filled.json("prune", "--max-size", f"{2 * size / 1e6 + 0.01:.6f}")[1]["removed"] == []
-    status, view = filled.json("prune", "--max-size", f"{1.5 * size / 1e6:.6f}")
-
-    assert status == 0
-    assert [removed["name"] for removed in view["removed"]] == [old.name]
-    assert view["freed"] == size
-
-
-def test_clear_removes_this_version(filled: Cache, entry: Path) -> None:
-    fill(Store(filled.folder, "tiny", "1.2.2"), entry)
-
-    status, view = filled.json("clear")
-    assert (status, [removed["version"] for removed in view["removed"]]) == (0, ["1.2.3"])
-
-    status, view = filled.json("clear", "--all-versions")
-    assert (status, [removed["version"] for removed in view["removed"]]) == (0, ["1.2.2"])
 
 
 def test_a_store_that_somebody_makes_an_entry_in_is_left_alone_and_that_is_a_finding(filled: Cache) -> None:
@@ -527,30 +459,11 @@ def test_an_entry_is_exported_by_the_start_of_its_fingerprint(filled: Cache, ent
     assert entry.name[:12] in err
 
 
-def test_where_nothing_fits_there_is_nothing_to_export(cache: Cache, tmp_path: Path) -> None:
-    status, out, err = cache.run("export", tmp_path / "kernels.tar")
-
-    assert (status, out) == (1, "")
-    assert "nothing to export" in err
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_file_that_cannot_be_written_is_a_finding(filled: Cache, tmp_path: Path) -> None:
     status, out, err = filled.run("export", tmp_path / "no" / "such" / "folder.tar")
 
     assert (status, out) == (1, "")
     assert "cannot be written" in err
-
-
-def test_a_file_that_holds_no_kernels_is_not_imported(cache: Cache, tmp_path: Path) -> None:
-    file = tmp_path / "x.tar"
-    file.write_text("nothing")
-
-    status, out, err = cache.run("import", file)
-
-    assert (status, out) == (1, "")
-    assert "does not contain compiled kernels" in err
-    assert "to fix" in err
 
 
 # Wrong usage, wrong settings

@@ -17,13 +17,11 @@ import pytest
 from kept import fill, kernels_of
 from kernelwheel.__main__ import main
 from kernelwheel.cli import cache_commands, doctor
-from kernelwheel.packing import page
 from kernelwheel.runtime import Kernels, progress
 from kernelwheel.runtime.cache_commands import run
 from kernelwheel.runtime.errors import BuildError, printable
 from kernelwheel.runtime.exit_status import finish
 from kernelwheel.runtime.store import Store
-from samples import sample
 
 # Sets a terminal's title and clears it, goes back in the line, turns what follows around; and lines of its own.
 LINE = "a forged line"
@@ -61,29 +59,8 @@ def test_inspect(native: Path, tmp_path: Path, capsys: Captured) -> None:
     path = wheel(tmp_path / f"{HOSTILE}.whl", *files, (HOSTILE, b""), ("d.dist-info/RECORD", HOSTILE.encode()))
 
     assert main(["inspect", str(path)]) == 1
-    assert main(["page", str(path), "-o", str(tmp_path / "page.html")]) == 0
 
     assert_harmless(capsys.readouterr().out)
-    lines = (tmp_path / "page.html").read_text(encoding="utf-8").split("\n")
-    assert [line for line in lines if not line.isprintable()] == []
-
-
-def test_a_page_about_a_wheel_has_no_link_whatever_its_metadata_say(native: Path, tmp_path: Path) -> None:
-    address = "javascript:alert(1)"
-    sbom = {"components": [{"name": address, "version": address, "licenses": [{"license": address}]}]}
-    manifest = sample()._replace(package=address)
-    rows = [{"python": address, "torch": address, "outcome": address, "said": f"<a href='{address}'>"}]
-    checks = [{"name": address, "passed": True, "said": f'"><script src="{address}">'}]
-
-    text = page.page_html(page.Page(f"{address}.whl", manifest, [address], [(address, 1, 1)], sbom, checks, rows))
-
-    assert address in text
-    assert [word for word in ("<a", "<script", "<img", "<iframe", "href", "src=", "<form") if word in _tags(text)] == []
-
-
-def _tags(text: str) -> str:
-    """What is in the tags of a page."""
-    return " ".join("<" + part.partition(">")[0] for part in text.split("<")[1:])
 
 
 def run_cache(kernels: Kernels, *words: str) -> int:
@@ -201,7 +178,7 @@ def test_what_does_not_print_is_escaped(text: str, kept: str, shown: str) -> Non
 
 @pytest.mark.parametrize(
     "words",
-    [("adopt", OWN), ("adopt", ".", OWN), ("page", OWN, "-o", "x"), ("inspect", OWN), (OWN,)],
+    [("adopt", OWN), ("adopt", ".", OWN), ("inspect", OWN), (OWN,)],
 )
 def test_wrong_usage(words: tuple[str, ...], capsys: Captured) -> None:
     with pytest.raises(SystemExit, match="2"):

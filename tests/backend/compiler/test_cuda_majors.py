@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kernelwheel.cli.doctor import predict
 from kernelwheel.cli.manifest_text import manifest_text
-from kernelwheel.cli.prediction import predict
 from kernelwheel.compiler.build_or_reuse import create_plan_for
 from kernelwheel.compiler.compile_job import CompileJob, read_job
 from kernelwheel.compiler.find_toolchain import nvcc_limits, toolchain_for
@@ -300,7 +300,7 @@ def test_what_is_foreseen_of_a_driver_is_what_happens(
     kernels.host = kernels.host._replace(torch="2.10.0+cu128", cuda="12.8", driver=(12, 9), capabilities=((9, 0),))
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda index: (9, 0))
 
-    calls = {call.selection.device: call.selection for call in predict(kernels.installed, kernels.host).calls}
+    calls = {call.selection.device: call.selection for call in predict(kernels.installed, kernels.host)[0]}
     with pytest.raises(BuildError, match="no usable nvcc was found"):
         kernels.require("cuda", 0)
 
@@ -319,7 +319,7 @@ def test_a_compile_with_an_nvcc_of_another_major_is_foreseen(
     kernels = Kernels("tiny", "1.2.3", native, os.environ)
     kernels.host = kernels.host._replace(torch="2.10.0+cu128", cuda="12.8", driver=(13, 0), capabilities=((9, 0),))
 
-    calls = predict(kernels.installed, kernels.host).calls
+    calls, _ = predict(kernels.installed, kernels.host)
 
     assert {call.selection.device: call.selection.outcome for call in calls} == {"cpu": "load", "cuda": "compile"}
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from kernelwheel.compiler.work_folder import work_name
 from kernelwheel.runtime import host
 from kernelwheel.runtime.compatible import Wanted, check
-from kernelwheel.reference import settings_page
+from kernelwheel.reference import options_table
 from kernelwheel.cli.explain import differences
 from kernelwheel.cli.manifest_text import settings_text
 from kernelwheel.compiler.build_or_reuse import takes
@@ -44,9 +44,9 @@ assert ["17" in m.found and "20" in m.required for m in found] == [True], "findi
 assert takes(manifest, manifest.content) != {}
 assert takes(manifest, wanted.content) == {}, "taking a wheel's libraries"
 
-assert [str(each) for each in differences(was, now)] == ["content.options.cxx-std: 17 -> 20"], "cache explain"
+assert differences(was, now) == {"content.options.cxx-std": "17 -> 20"}, "cache explain"
 assert "cxx-std = 20 (-C cxx_std)" in settings_text(settings_with(cxx_std="20").record("9.0")), "inspect"
-assert "| `cxx-std` | `TINY_CXX_STD` |" in settings_page("tiny"), "docs/settings.md"
+assert "| `cxx-std` | `TINY_CXX_STD` |" in options_table("tiny"), "docs/settings.md"
 """
 
 

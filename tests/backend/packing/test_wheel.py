@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import base64
-import csv
-import hashlib
-import io
-import subprocess
-import sys
 from email.parser import HeaderParser
 from pathlib import Path
-from zipfile import ZipFile, ZipInfo
+from zipfile import ZipFile
 
 import pytest
 from kernelwheel.packing import tags, wheel
@@ -124,11 +118,16 @@ def test_the_loader_is_in_it_whole(
 def test_what_the_disk_has_changed_is_refused_and_no_wheel_is_left(
     pure: Path, parts: tuple[Artifact, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def spoilt(self: WheelFile, info: ZipInfo | str, data: bytes, *rest: object) -> None:
-        real(self, info, data[:-1] if str(getattr(info, "filename", "")).endswith(".so") else data, *rest)
+    def spoil(self: WheelFile) -> None:
+        written = self.fp and self.mode == "w" and self.getinfo(f"tiny/_native/{LIBRARY.file}")
+        real(self)
+        if written:
+            data = bytearray(Path(self.filename).read_bytes())
+            data[written.header_offset + 30 + len(written.filename)] ^= 0xFF  # behind the header and the name
+            Path(self.filename).write_bytes(data)
 
-    real = WheelFile.writestr
-    monkeypatch.setattr(WheelFile, "writestr", spoilt)
+    real = WheelFile.close
+    monkeypatch.setattr(WheelFile, "close", spoil)
 
     with pytest.raises(BuildError, match="does not hold what was written") as caught:
         wheel.add_artifact(pure, tmp_path, wheel.Contents("tiny/_native", *parts, OLDEST_ZIP_TIME, PLATFORM))
@@ -143,28 +142,6 @@ def test_what_is_in_it_is_what_was_given(made: Path, pure: Path) -> None:
         assert archive.read("tiny/__init__.py") == before.read("tiny/__init__.py")
         for name, text in SOURCES.items():
             assert archive.read(f"tiny/_native/src/{name}").decode() == text
-
-
-def test_its_record_has_the_digest_and_size_of_every_member(made: Path) -> None:
-    with ZipFile(made) as archive:
-        rows = list(csv.reader(io.StringIO(archive.read("tiny-1.2.3.dist-info/RECORD").decode())))
-        listed = {name: (digest, size) for name, digest, size in rows}
-        assert len(listed) == len(rows)
-        assert set(listed) == set(archive.namelist())
-        for name in archive.namelist():
-            data = archive.read(name)
-            digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
-            if not name.endswith("/RECORD"):
-                assert listed[name] == (f"sha256={digest}", str(len(data)))
-
-
-@pytest.mark.slow
-def test_the_tool_of_the_wheel_format_unpacks_it(made: Path, tmp_path: Path) -> None:
-    subprocess.run(
-        [sys.executable, "-m", "wheel", "unpack", made, "-d", tmp_path / "unpacked"], check=True, capture_output=True
-    )
-
-    assert (tmp_path / "unpacked/tiny-1.2.3/tiny/_native" / LIBRARY.file).read_bytes() == BYTES
 
 
 def test_libraries_are_executable_and_other_members_are_not(made: Path) -> None:

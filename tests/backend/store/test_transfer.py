@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -13,8 +12,6 @@ from zipfile import ZipFile
 import pytest
 from builds import Wheel
 from editables import REQUIRE, Editable, make_editable, make_user
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from kernelwheel.cli.inspection import view_wheel
 from kernelwheel.project.build_platforms import PLATFORMS
 from kernelwheel.runtime import host as hosts
@@ -22,7 +19,7 @@ from kernelwheel.runtime.artifact import Artifact
 from kernelwheel.runtime.errors import IncompatibleArtifactError, StoreError
 from kernelwheel.runtime.platforms import platform_name
 from kernelwheel.runtime.store import Store
-from kernelwheel.store import manifest_file, transfer
+from kernelwheel.store import transfer
 from samples import Values, rewrite_manifest
 
 pytestmark = pytest.mark.once
@@ -152,87 +149,30 @@ print(tiny.KERNELS.info()["loaded"]["cpu"])
 # Refused
 
 
-def no_manifest(members: Members) -> None:
-    del members["manifest.json"]
+NAMES = ["folder/libtiny_cpu.so", "../libtiny_cpu.so", "/tmp/libtiny_cpu.so", None]
 
 
-def no_library(members: Members) -> None:
-    del members["libtiny_cpu.so"]
-
-
-def in_a_folder(members: Members) -> None:
-    members["folder/libtiny_cpu.so"] = members.pop("libtiny_cpu.so")
-
-
-def above(members: Members) -> None:
-    members["../libtiny_cpu.so"] = members.pop("libtiny_cpu.so")
-
-
-def absolute(members: Members) -> None:
-    members["/tmp/libtiny_cpu.so"] = members.pop("libtiny_cpu.so")
-
-
-def changed_library(members: Members) -> None:
-    members["libtiny_cpu.so"] = members["libtiny_cpu.so"][:-1] + b"?"
-
-
-def changed_manifest(members: Members) -> None:
-    members["manifest.json"] = members["manifest.json"].replace(b"glibc 2", b"glibc 1")
-
-
-@pytest.mark.parametrize(
-    "change",
-    [no_manifest, no_library, in_a_folder, above, absolute, changed_library, changed_manifest],
-)
-def test_an_archive_with_other_members_is_refused(
-    entry: Artifact, other: Store, tmp_path: Path, change: Callable[[Members], None]
+@pytest.mark.parametrize("name", NAMES)
+def test_an_archive_whose_library_is_elsewhere_or_missing_is_refused(
+    entry: Artifact, other: Store, tmp_path: Path, name: str | None
 ) -> None:
     members = contents(entry.folder)
-    change(members)
-    write(tmp_path / "kernels", members)
+    library = members.pop("libtiny_cpu.so")
+    write(tmp_path / "kernels", members if name is None else {**members, name: library})
 
-    refusal(tmp_path / "kernels", other)
-
-
-def test_an_archive_with_a_member_twice_is_refused(entry: Artifact, exported: Path, other: Store) -> None:
-    with pytest.warns(UserWarning, match="Duplicate name"), ZipFile(exported, "a") as archive:
-        archive.write(entry.folder / "libtiny_cpu.so", "tiny/_native/libtiny_cpu.so")
-
-    assert "the file contains it 2 times" in refusal(exported, other)
+    assert "the file contains it 0 times" in refusal(tmp_path / "kernels", other)
 
 
-@pytest.mark.parametrize("fingerprint", ["../../elsewhere", "0" * 64, ""])
-def test_a_fingerprint_that_is_not_its_plan_s_is_refused(
-    entry: Artifact, other: Store, tmp_path: Path, fingerprint: str
-) -> None:
-    members = contents(entry.folder)
-    members["manifest.json"] = manifest_file.signed({**entry.manifest.to_json(), "fingerprint": fingerprint})
-    write(tmp_path / "kernels", members)
-
-    assert "fingerprint" in refusal(tmp_path / "kernels", other)
+NO_LIBRARY: dict[str, Callable[[bytes], bytes]] = {
+    "cut off": lambda library: library[:40],
+    "text": lambda library: b"#!/bin/sh\n" * 100,
+    "of 32 bits": lambda library: library[:4] + b"\x01" + library[5:],
+    "of another machine": lambda library: library[:18] + bytes([183 if library[18] == 62 else 62]) + library[19:],
+    "an object file": lambda library: library[:16] + b"\x01" + library[17:],
+}
 
 
-def truncated(library: bytes) -> bytes:
-    return library[:40]
-
-
-def text(library: bytes) -> bytes:
-    return b"#!/bin/sh\n" * 100
-
-
-def of_32_bits(library: bytes) -> bytes:
-    return library[:4] + b"\x01" + library[5:]
-
-
-def of_another_machine(library: bytes) -> bytes:
-    return library[:18] + (183 if library[18] == 62 else 62).to_bytes(2, "little") + library[20:]
-
-
-def an_object_file(library: bytes) -> bytes:
-    return library[:16] + b"\x01" + library[17:]
-
-
-@pytest.mark.parametrize("change", [truncated, text, of_32_bits, of_another_machine, an_object_file])
+@pytest.mark.parametrize("change", NO_LIBRARY.values(), ids=NO_LIBRARY)
 def test_what_is_no_library_for_the_platform_of_its_manifest_is_refused(
     entry: Artifact, other: Store, tmp_path: Path, change: Callable[[bytes], bytes]
 ) -> None:
@@ -314,7 +254,7 @@ def test_a_large_library_goes_out_and_in_without_being_in_memory(entry: Artifact
 def test_inspect_shows_an_exported_file_as_well(entry: Artifact, exported: Path) -> None:
     view = view_wheel(exported)
 
-    assert (view.manifest, view.damage) == (entry.manifest, ())
+    assert (view.manifest, view.damage) == (entry.manifest, [])
 
 
 def test_kernels_of_another_version_are_refused_with_both_versions(exported: Path, other: Store) -> None:
@@ -322,33 +262,6 @@ def test_kernels_of_another_version_are_refused_with_both_versions(exported: Pat
 
     assert "tiny 1.2.4" in said
     assert "tiny 1.2.3" in said
-
-
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.data())
-def test_an_archive_with_a_flipped_byte_or_cut_off_is_refused_or_the_same(
-    entry: Artifact, exported: Path, tmp_path: Path, data: st.DataObject
-) -> None:
-    whole = exported.read_bytes()
-    position = data.draw(st.integers(0, len(whole) - 1))
-    rest = b"" if data.draw(st.booleans()) else whole[position + 1 :]
-    source = tmp_path / "changed"
-    source.write_bytes(whole[:position] + bytes([whole[position] ^ data.draw(st.integers(1, 255))]) + rest)
-    store = Store(tmp_path / "fuzzed", "tiny", "1.2.3")
-    try:
-        made = transfer.import_file(source, store, print)
-    except IncompatibleArtifactError:
-        assert list(store.entries()) == []
-    else:
-        assert contents(made.folder) == contents(entry.folder)
-        shutil.rmtree(store.folder)
-
-
-@pytest.mark.parametrize("data", [b"", b"x", b"\0" * 10240, b"PK\x03\x04"], ids=["empty", "text", "zeros", "zip"])
-def test_what_is_no_archive_is_refused(tmp_path: Path, other: Store, data: bytes) -> None:
-    (tmp_path / "kernels").write_bytes(data)
-
-    refusal(tmp_path / "kernels", other)
 
 
 def test_a_missing_file_is_said(tmp_path: Path, other: Store) -> None:
@@ -361,42 +274,3 @@ def test_a_store_that_is_not_safe_takes_nothing(exported: Path, other: Store) ->
 
     with pytest.raises(StoreError, match="not safe"):
         transfer.import_file(exported, other, print)
-
-
-def changed_wheel(source: Path, target: Path, change: Callable[[str, bytes], tuple[str, bytes] | None]) -> None:
-    with ZipFile(source) as old, ZipFile(target, "w") as new:
-        for name in old.namelist():
-            member = change(name, old.read(name))
-            if member:
-                new.writestr(*member)
-
-
-@pytest.mark.parametrize("suffix", ["libtiny_cpu.so", "manifest.json"])
-def test_a_wheel_that_lacks_a_part_of_its_artifact_is_refused(
-    cpu_wheel: Wheel, other: Store, tmp_path: Path, suffix: str
-) -> None:
-    file = tmp_path / cpu_wheel.file.name
-    changed_wheel(cpu_wheel.file, file, lambda name, data: None if name.endswith(suffix) else (name, data))
-
-    refusal(file, other)
-
-
-def test_a_wheel_with_another_library_is_refused(cpu_wheel: Wheel, other: Store, tmp_path: Path) -> None:
-    file = tmp_path / cpu_wheel.file.name
-    changed_wheel(cpu_wheel.file, file, lambda name, data: (name, data[::-1] if name.endswith(".so") else data))
-
-    assert "sha256" in refusal(file, other)
-
-
-def test_a_wheel_with_a_flipped_byte_is_refused_or_the_same(cpu_wheel: Wheel, tmp_path: Path) -> None:
-    whole = cpu_wheel.file.read_bytes()
-    made = transfer.import_file(cpu_wheel.file, Store(tmp_path / "right", "tiny", "1.2.3"), print)
-    for position in range(0, len(whole), max(1, len(whole) // 200)):
-        source = tmp_path / "changed.whl"
-        source.write_bytes(whole[:position] + bytes([whole[position] ^ 0xFF]) + whole[position + 1 :])
-        store = Store(tmp_path / f"s{position}", "tiny", "1.2.3")
-        try:
-            again = transfer.import_file(source, store, print)
-        except IncompatibleArtifactError:
-            continue
-        assert contents(again.folder) == contents(made.folder)

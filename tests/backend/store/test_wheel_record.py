@@ -20,7 +20,6 @@ from kernelwheel.cli.inspection import view_wheel
 from kernelwheel.runtime import manifest as manifests
 from kernelwheel.runtime.errors import IncompatibleArtifactError
 from kernelwheel.store import archive, wheel_record
-from kernelwheel.store.wheel_record import parse_record, unlike_record
 from samples import Values, rewrite_manifest
 from wheel.wheelfile import WheelFile
 
@@ -90,13 +89,12 @@ def take(name: str) -> Change:
 
 
 def test_a_whole_wheel_has_no_damage(whole: Path) -> None:
-    assert view_wheel(whole).damage == ()
+    assert view_wheel(whole).damage == []
 
 
 DAMAGE: dict[str, tuple[Change, str]] = {
     "an edited library": (edit(LIBRARY, b"\x7fELF", b"\x7fELG"), f"{LIBRARY}: its sha256 does not match RECORD"),
     "an edited bill of materials": (edit(SBOM, b"Cyclone", b"cyclone"), f"{SBOM}: its sha256 does not match RECORD"),
-    "a longer bill of materials": (write(SBOM, bytes(30)), f"{SBOM}: 30 bytes; RECORD says 26"),
     "a file that is missing": (take(SBOM), f"{SBOM}: it is in RECORD, but not in the wheel"),
     "a file that was added": (write("tiny/new.py", b""), "tiny/new.py: RECORD has no digest of it"),
     "no RECORD": (take(RECORD), "it contains 0 RECORDs"),
@@ -105,7 +103,6 @@ DAMAGE: dict[str, tuple[Change, str]] = {
     "a RECORD that is no text": (write(RECORD, b"\xff\n"), "RECORD: 'utf-8' codec"),
     "a RECORD with two rows of a file": (edit(RECORD, b"tiny/", b"tiny/x,,\ntiny/x,,\ntiny/"), "RECORD: two rows of "),
     "a RECORD with a weak digest": (edit(RECORD, b"sha256=", b"md5="), "RECORD: the row "),
-    "a RECORD with another digest": (edit(RECORD, b"sha256=", b"sha256=x"), "its sha256 does not match RECORD"),
     "a RECORD with a file that is not there": (edit(RECORD, b"tiny/", b"no.py,,\ntiny/"), "no.py: it is in RECORD"),
     "a RECORD without a digest": (write(RECORD, f"{MANIFEST},,\n".encode()), f"{MANIFEST}: RECORD has no digest"),
 }
@@ -158,7 +155,8 @@ def test_members_that_overlap_are_not_read(whole: Path, tmp_path: Path) -> None:
             again.filename = f"tiny/{number}.so"
             target.filelist.append(again)
 
-    assert view_wheel(path).damage == ("its members overlap",)
+    with pytest.raises(IncompatibleArtifactError, match="whose members overlap"):
+        view_wheel(path)
 
 
 def test_members_are_read_in_little_memory(whole: Path, tmp_path: Path) -> None:
@@ -175,7 +173,7 @@ def test_members_are_read_in_little_memory(whole: Path, tmp_path: Path) -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
 
-    assert view.damage == ()
+    assert view.damage == []
     assert peak < 10 << 20
 
 
@@ -188,38 +186,17 @@ def test_a_record_that_is_too_large_is_not_read(whole: Path, tmp_path: Path) -> 
     assert f"the limit is {wheel_record.LARGEST_RECORD}" in damage
 
 
-@pytest.mark.parametrize("algorithm", ["sha256", "sha384", "sha512"])
-def test_sha256_or_better_is_understood(algorithm: str) -> None:
-    digest = urlsafe_b64encode(hashlib.new(algorithm, b"ab").digest()).decode().rstrip("=")
-    recorded = parse_record(f"a.py,{algorithm}={digest},2\r\nRECORD,,\r\n".encode())
-
-    assert unlike_record(recorded["a.py"], [b"a", b"b"]) == ""
-    assert unlike_record(recorded["a.py"], [b"a", b"c"]) == f"its {algorithm} does not match RECORD"
-    assert unlike_record(recorded["a.py"], [b"a"]) == "1 bytes; RECORD says 2"
-    assert recorded["RECORD"].algorithm == ""
-
-
 @pytest.mark.parametrize(
-    ("name", "says"),
+    "name",
     [
-        ("../x", "its name leads out of the folder"),
-        ("tiny/../../x", "its name leads out of the folder"),
-        ("/tmp/x", "its name is an absolute path"),
-        ("//host/x", "its name is an absolute path"),
-        ("..\\x", "its name has a backslash"),
-        ("tiny\\x", "its name has a backslash"),
-        ("C:/x", "its name begins with a drive"),
-        ("c:x", "its name begins with a drive"),
-        ("tiny//x", "its name has an empty part"),
-        ("tiny/./x", "its name has an empty part"),
-        ("tiny/\x1b[2Jx", "its name has characters that do not print"),
-        ("tiny/x\0y", "its name has characters that do not print"),
-        ("tiny/\u202egnp.x", "its name has characters that do not print"),
+        *("../x", "tiny/../../x", "/tmp/x", "//host/x", "..\\x", "tiny\\x", "C:/x", "c:x", "tiny//x", "tiny/./x"),
+        *("tiny/\x1b[2Jx", "tiny/x\0y", "tiny/\u202egnp.x"),
     ],
 )
-def test_a_member_that_is_unpacked_elsewhere_is_damage(whole: Path, tmp_path: Path, name: str, says: str) -> None:
+def test_a_member_that_is_unpacked_elsewhere_is_damage(whole: Path, tmp_path: Path, name: str) -> None:
     found = view_wheel(add(whole, tmp_path, name))
 
+    says = "its name begins with a drive" if ":" in name else "its name is not the plain path of a file"
     assert [says in line for line in found.damage] == [True]
     assert all(line.isprintable() for line in found.damage)
 
@@ -251,9 +228,9 @@ def test_a_member_that_is_there_twice_is_damage(whole: Path, tmp_path: Path) -> 
     with ZipFile(path, "a") as target, pytest.warns(UserWarning, match="Duplicate"):
         target.writestr("tiny/x", "other")
 
-    assert view_wheel(path).damage == ("it contains a file twice",)
+    assert view_wheel(path).damage == ["it contains a file twice"]
 
 
 @pytest.mark.parametrize(("name", "mode", "system"), [("tiny/ü.py", 0o100644, 3), ("tiny/x", 0o120777, 0)])
 def test_other_members_are_none(whole: Path, tmp_path: Path, name: str, mode: int, system: int) -> None:
-    assert view_wheel(add(whole, tmp_path, name, mode, system)).damage == ()
+    assert view_wheel(add(whole, tmp_path, name, mode, system)).damage == []
