@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from builds import TORCH, contents, needs_cpu_torch, needs_cuda_torch
 from kept import fill, kernels_of, relabel
-from kernelwheel.cli import cache_commands, explain
+from kernelwheel.cli import cache_build, cache_commands, explain
 from kernelwheel.project import arch_choice
-from kernelwheel.runtime import Kernels, compatible
-from kernelwheel.runtime.cache_commands import run
+from kernelwheel.runtime import Kernels
+from kernelwheel.runtime.exit_status import finish
 from kernelwheel.runtime.manifest import Library
 from kernelwheel.runtime.store import Store
 from kernelwheel.runtime.store_lock import making
@@ -48,7 +48,8 @@ class Cache:
         self.capsys.readouterr()
         try:
             args = parser.parse_args([str(word) for word in words])
-            status = run(cache_commands.COMMANDS[args.cache_command], args, self.kernels(**environ))
+            command = cache_commands.COMMANDS[args.cache_command]
+            status = finish("tiny", lambda: command.run(args, self.kernels(**environ)))
         except SystemExit as stop:
             status = int(stop.code or 0)
         out, err = self.capsys.readouterr()
@@ -274,7 +275,7 @@ def test_what_covers_an_architecture_list(wanted: str, made: str, covered: bool)
     has = arch_choice.parse(made, "a test")
     library = Library("x.so", "0" * 64, 1, "cuda", tuple(map(str, has.sass)), tuple(map(str, has.ptx)))
 
-    assert compatible._covers(library, arch_choice.parse(wanted, "a test")) is covered
+    assert cache_build._covers(library, arch_choice.parse(wanted, "a test")) is covered
 
 
 # explain

@@ -25,7 +25,7 @@ BACKEND = Path(__file__).parents[2] / "backend"
 ASK = """
 import argparse, contextlib, io, json, os, sys
 from pathlib import Path
-from kernelwheel.runtime import cache_commands as own_commands, compiler_process
+from kernelwheel.runtime import compiler_process
 from kernelwheel.cli import cache_build, cache_commands, doctor
 from kernelwheel.runtime import Kernels
 compiler_process.program = lambda: Path(sys.argv[2])
@@ -39,7 +39,7 @@ def cache(*words):
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         kernels = Kernels("tiny", "1.2.3", Path(sys.argv[1]))
-        status = own_commands.run(explain, parser.parse_args(words), kernels)
+        status = explain.run(parser.parse_args(words), kernels)
     return out.getvalue() or err.getvalue()
 
 def outcome(act):

@@ -19,7 +19,6 @@ from kernelwheel.__main__ import main
 from kernelwheel.cli import cache_commands, doctor
 from kernelwheel.packing import page
 from kernelwheel.runtime import Kernels, progress
-from kernelwheel.runtime.cache_commands import run
 from kernelwheel.runtime.errors import BuildError, printable
 from kernelwheel.runtime.exit_status import finish
 from kernelwheel.runtime.store import Store
@@ -92,7 +91,7 @@ def run_cache(kernels: Kernels, *words: str) -> int:
     for name, each in cache_commands.COMMANDS.items():
         each.declare(commands.add_parser(name))
     args = parser.parse_args(words)
-    return finish("tiny", lambda: run(cache_commands.COMMANDS[args.cache_command], args, kernels))
+    return finish("tiny", lambda: cache_commands.COMMANDS[args.cache_command].run(args, kernels))
 
 
 def test_cache_import_of_a_wheel(tiny_checkout: Path, tmp_path: Path, capsys: Captured) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from kernelwheel.cli import cache_build
 from kernelwheel.project import arch_choice
 from kernelwheel.runtime.artifact import Artifact
 from kernelwheel.runtime.compatible import Wanted, check
@@ -202,7 +204,7 @@ BUILDS: dict[str, tuple[str, Host, Given, str, str, str]] = {
 def test_what_a_build_does(device: str, host: Host, given: Given, archs: str, outcome: str, because: str) -> None:
     targets = arch_choice.parse(archs, "a test") if archs else None
 
-    expected = outcome_of(given, host, Request(device, build=True, targets=targets))
+    expected = outcome_of(given, host, Request(device, build=partial(cache_build.lacking, host, targets)))
 
     assert (expected.device, expected.outcome) == (device, outcome)
     assert because in expected.because
@@ -212,7 +214,9 @@ def test_architectures_are_named_in_the_order_of_their_numbers() -> None:
     library = Library("x.so", "0" * 64, 1, "cuda", ("10.0", "7.5", "9.0a", "12.0"), ("12.0", "9.0"))
     entry = ENTRY._replace(manifest=MANIFEST._replace(libraries=(CPU_LIBRARY, library)))
 
-    (lacks,) = against(entry, Request("cuda", build=True), NO_GPU, Wanted())
+    request = Request("cuda", build=partial(cache_build.lacking, NO_GPU, None))
+
+    (lacks,) = against(entry, request, NO_GPU, Wanted())
 
     assert lacks.found == "SASS for 7.5, 9.0a, 10.0, 12.0; PTX for 9.0, 12.0"
 

@@ -82,7 +82,7 @@ def explain(package: InstalledPackage, host: Host, cuda: bool, archs: str) -> Ex
 
 
 def _examine(package: InstalledPackage, host: Host, cuda: bool, archs: str) -> Iterator[Examined]:
-    request = cache_build.build_request(package, cuda, archs)
+    request = cache_build.build_request(package, host, cuda, archs)
 
     def examined(artifact: Artifact, damage: str) -> Examined:
         return Examined(

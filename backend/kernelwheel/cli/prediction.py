@@ -97,7 +97,7 @@ def _build(package: InstalledPackage, host: Host, cuda: bool | None, archs: str)
     device = "cpu"
     try:
         device = "cuda" if (cache_build.wants_cuda(package, host) if cuda is None else cuda) else "cpu"
-        request = cache_build.build_request(package, device == "cuda", archs)
+        request = cache_build.build_request(package, host, device == "cuda", archs)
     except KernelWheelError as error:
         return failed(device, error), None
     return foresee(package, host, request, Artifact.verify), request

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import configparser
+import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -15,7 +16,6 @@ from setuptools import find_namespace_packages, find_packages
 from ..project.package import read_project, read_toml, source_root
 from ..runtime.errors import SettingsError
 from ..runtime.files import is_file, is_folder
-from ..runtime.variables import variable_set
 
 
 @contextmanager
@@ -110,3 +110,17 @@ def _mentions(script: Path, name: str) -> bool:
         if name in [value for value in said if isinstance(value, str)]:
             return True
     return False
+
+
+@contextmanager
+def variable_set(name: str, value: str) -> Iterator[None]:
+    """Set a variable temporarily, for a library that takes an option no other way, then restore it."""
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before

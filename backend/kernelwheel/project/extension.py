@@ -10,11 +10,10 @@ from dataclasses import asdict, dataclass
 from pathlib import PurePosixPath
 from typing import Any, Literal, NamedTuple, NoReturn, cast, get_args
 
-from ..runtime.architectures import ArchList
 from ..runtime.errors import SettingsError
 from ..runtime.platforms import library_file
 from . import arch_choice
-from .arch_choice import chosen_by
+from .arch_choice import ArchList, chosen_by
 from .build_platforms import HOST_PLATFORM
 
 EXTENSION = "[[tool.kernelwheel.extension]]"

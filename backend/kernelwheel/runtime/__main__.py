@@ -55,7 +55,7 @@ def run(package: str, arguments: Sequence[str], program: str) -> int:
     kernels = find_kernels(package)
     if args.command == "doctor":
         return doctor.run(args, kernels)
-    return cache_commands.run(cache_commands.COMMANDS[args.cache_command], args, kernels)
+    return cache_commands.COMMANDS[args.cache_command].run(args, kernels)
 
 
 def find_kernels(package: str) -> Kernels:

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from . import maintenance
-from .errors import KernelWheelError
 from .inventory import take_inventory
 from .kernels import Kernels
 from .maintenance import Cleaning
@@ -32,15 +30,6 @@ class Command(NamedTuple):
     run: Callable[[argparse.Namespace, Kernels], int]
     summary: str
     declare: Callable[[argparse.ArgumentParser], None] = add_json
-
-
-def run(command: Command, args: argparse.Namespace, kernels: Kernels) -> int:
-    """Run a command on a package's kernels, print its result and return the exit status."""
-    try:
-        return command.run(args, kernels)
-    except KernelWheelError as error:
-        print(f"{kernels.installed.package}: {error}", file=sys.stderr)
-        return 1
 
 
 def show(args: argparse.Namespace, view: Mapping[str, Any], text: str) -> None:

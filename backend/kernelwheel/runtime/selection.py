@@ -6,7 +6,7 @@ shows it to people.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Literal
 
 from . import compatible
@@ -19,7 +19,6 @@ from .record import Record
 from .variables import own_variable
 
 if TYPE_CHECKING:
-    from .architectures import ArchList
     from .installed import InstalledPackage
 
 
@@ -29,8 +28,9 @@ class Request(Record):
     device: str  # `cpu` or `cuda`
     # the compute capability of the GPU that a call runs on; None for all GPUs of the Host
     capability: tuple[int, int] | None = None
-    build: bool = False  # whether this is `cache build`, which loads nothing and may target GPUs of other machines
-    targets: ArchList | None = None  # the architectures that a build must serve, if any are named
+    # of `cache build`, which loads nothing and may be for GPUs of other machines: what rules CUDA kernels out, of what
+    # rules them out here
+    build: Callable[[Artifact, tuple[Mismatch, ...]], tuple[Mismatch, ...]] | None = None
 
 
 class Selection(Record):
@@ -74,13 +74,11 @@ def failed(device: str, error: KernelWheelError, before: str = "") -> Selection:
 
 def against(artifact: Artifact, request: Request, host: Host, wanted: Wanted) -> tuple[Mismatch, ...]:
     """The mismatches that rule an Artifact out for a request; empty if it fits."""
-    if request.targets:
-        host = host._replace(capabilities=())
     found = compatible.for_device(check(artifact.manifest, host, wanted), request.device)
     if request.device != "cuda":
         return found
-    if request.build and not found:
-        return compatible.shortfall(artifact.manifest, host, request.targets, in_store=artifact.store is not None)
+    if request.build:
+        return request.build(artifact, found)
     if request.capability is None:
         return found
     # The other visible GPUs may be of a different generation.
