@@ -103,7 +103,7 @@ class Manifest(Record):
     @property
     def extensions(self) -> dict[str, Mapping[str, Any]]:
         """The extensions in its Plan, as JSON values, by the file of their library."""
-        return {self._file_of(extension["name"]): extension for extension in self.content["extensions"]}
+        return {library_file(extension["name"]): extension for extension in self.content["extensions"]}
 
     @property
     def uses_cuda(self) -> bool:
@@ -118,11 +118,8 @@ class Manifest(Record):
 
     def extension_library(self, extension: str) -> Library | None:
         """The library of an extension, by its name."""
-        file = self._file_of(extension)
+        file = library_file(extension)
         return next((library for library in self.libraries if library.file == file), None)
-
-    def _file_of(self, extension: str) -> str:
-        return library_file(extension)
 
     def is_of_a_family(self, library: Library) -> bool:
         """Whether a library's kernels are for one family of GPUs only, as its extension declares."""
