@@ -16,7 +16,7 @@ from ..runtime.find import find
 from ..runtime.host import Host
 from ..runtime.installed import InstalledPackage
 from ..runtime.manifest import Library
-from ..runtime.selection import Request, compiles_cuda
+from ..runtime.selection import Request
 from ..runtime.settings import DEFAULT, Origin, Settings
 
 
@@ -103,4 +103,4 @@ def build_settings(package: InstalledPackage, archs: str) -> Settings:
 
 def wants_cuda(package: InstalledPackage, host: Host) -> bool:
     """Whether CUDA kernels are built by default: if torch has CUDA and the option `cuda` allows it."""
-    return host.cuda is not None and compiles_cuda(package.cuda, "cuda")
+    return host.cuda is not None and package.settings.cuda != "off"

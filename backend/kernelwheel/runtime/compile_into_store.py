@@ -13,7 +13,7 @@ from .installed import InstalledPackage
 from .no_kernels import no_sources
 from .platforms import require_supported
 from .request import CompileRequest
-from .selection import Request, compiles_cuda, own_cpu_kernels
+from .selection import Request, own_cpu_kernels
 from .settings import Origin, Settings
 from .store import Store
 from .store_lock import making, require_writable
@@ -55,11 +55,9 @@ def compile_request(package: InstalledPackage, host: Host, request: Request, set
     source, content = package.source, package.wanted.content
     if source is None or content is None:
         raise no_sources(package.package)
-    # `cache build` says for which device; without a GPU, one library for both is compiled with CUDA only on request.
-    asked = request.device == "cuda"
-    cuda = (
-        asked if request.build else compiles_cuda(settings.cuda, request.device, is_whole(content), needs_cuda(content))
-    )
+    cuda = request.device == "cuda"
+    if not cuda and not request.build and is_whole(content):  # without a GPU, CUDA kernels are compiled only on request
+        cuda = settings.cuda == "on" or (settings.cuda == "auto" and needs_cuda(content))
     wheel = own_cpu_kernels(host, package) if cuda else None
     if not settings.archs and cuda and host.capabilities:
         gpus = ";".join("{}.{}".format(*capability) for capability in host.capabilities)

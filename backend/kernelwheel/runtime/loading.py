@@ -35,13 +35,6 @@ _LACKS = (errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EIO, errno.ESTALE, err
 _given: set[str] = set()
 
 
-def verify_modules(artifact: Artifact, besides: str) -> None:
-    """Check every module of an Artifact but one against its manifest, before that one is imported."""
-    for name, library in artifact.manifest.modules.items():
-        if name != besides:
-            artifact.verify_library(library)
-
-
 def needed_for(device: str) -> tuple[str, ...]:
     """The device types whose libraries a call needs, in load order: the CPU library defines the operators."""
     return ("cpu", "cuda") if device == "cuda" else ("cpu",)
@@ -54,36 +47,38 @@ def load_operators(artifact: Artifact, device: str) -> None:
             _load_file(artifact, library)
 
 
-def load_extension(name: str, artifact: Artifact) -> ModuleType | None:
-    """Load the verified library of an extension: a module under its own name; operators, which gives None."""
-    library = artifact.manifest.extension_library(name)
+def library_of(name: str, artifact: Artifact) -> Library | None:
+    """The library of an extension, or of a module that CMake made."""
+    manifest = artifact.manifest
+    return manifest.extension_library(name) if manifest.extensions else manifest.modules.get(name)
+
+
+def load_module(package: str, name: str, artifact: Artifact) -> ModuleType | None:
+    """Load the verified library of an extension, or of a module that CMake made, which is imported within the package.
+
+    Returns:
+        The module; None for an extension of operators.
+    """
+    library = library_of(name, artifact)
     if library is None:
-        raise _no_module(name, artifact)
+        manifest = artifact.manifest
+        added = (
+            f"declared as an extension: {name}"
+            if manifest.extensions
+            else f"added by kernelwheel_add_pybind11_module({name} ...)"
+        )
+        there = [str(each["name"]) for each in manifest.extensions.values()] or list(manifest.modules)
+        raise IncompatibleArtifactError(
+            f"{package} has no module {name}",
+            required=f"a module {added}",
+            found=f"{artifact.folder}: " + (", ".join(there) or "only operators"),
+            remedies=["use one of these, or add the module and reinstall the package"],
+        )
     if library.module:
-        return _import_file(name, artifact, library)
+        full_name = name if artifact.manifest.extensions else f"{package}._native.{name}"
+        return _import_file(full_name, artifact, library)
     _load_file(artifact, library)
     return None
-
-
-def import_module(package: str, name: str, artifact: Artifact) -> ModuleType:
-    """Import a module of an Artifact after verifying it, under a name that is unique to the package."""
-    library = artifact.manifest.modules.get(name)
-    if library is None:
-        raise _no_module(name, artifact)
-    return _import_file(f"{package}._native.{name}", artifact, library)
-
-
-def _no_module(name: str, artifact: Artifact) -> IncompatibleArtifactError:
-    package = artifact.manifest.package
-    tables = bool(artifact.manifest.extensions)
-    there = [str(each["name"]) for each in artifact.manifest.extensions.values()] or list(artifact.manifest.modules)
-    added = f"declared as an extension: {name}" if tables else f"added by kernelwheel_add_pybind11_module({name} ...)"
-    return IncompatibleArtifactError(
-        f"{package} has no module {name}",
-        required=f"a module {added}",
-        found=f"{artifact.folder}: " + (", ".join(there) or "only operators"),
-        remedies=["use one of these, or add the module and reinstall the package"],
-    )
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from . import compatible
 from .artifact import Artifact
 from .compatible import Mismatch, Wanted, capability_mismatch, check
+from .content import needs_cuda
 from .errors import KernelWheelError
 from .host import Host
 from .no_kernels import always_compiled, incompatible, no_artifact, no_gpu
@@ -100,19 +101,6 @@ def own_cpu_kernels(host: Host, installed: InstalledPackage) -> Artifact | None:
     return installed.artifact if fits else None
 
 
-def compiles_cuda(option: str, device: str, whole: bool = False, needed: bool = False) -> bool:
-    """Whether what is compiled at run time has CUDA kernels: what the option `cuda` means there, and only here.
-
-    Args:
-        option: its value. off: never. auto: for a GPU, and where nothing can be built without CUDA. on: also for a call
-            on the CPU, if one library serves both.
-        device: what kernels are requested for, `cpu` or `cuda`.
-        whole: whether one library serves CPU and GPU, as modules and extensions do.
-        needed: whether something in the package cannot be built without CUDA.
-    """
-    return option != "off" and (device == "cuda" or (whole and (needed or option == "on")))
-
-
 def _fitting(request: Request, artifact: Artifact) -> Selection:
     where = "in the store" if artifact.store else "in the wheel"
     return Selection(request.device, "load", f"the kernels {where} fit", artifact)
@@ -124,8 +112,8 @@ def _where_none_fits(request: Request, host: Host, installed: InstalledPackage) 
     if installed.artifact is None:
         because = "no kernels are installed with the package, as in an editable install"
     elif not own:
-        because = f"jit is always ({installed.jit_origin})"
-        own = (always_compiled(installed.package, installed.jit_origin),)
+        origin = str(installed.settings.origin("jit"))
+        because, own = f"jit is always ({origin})", (always_compiled(installed.package, origin),)
     if obstacle := _obstacle_to_compile(request, own, installed):
         error = incompatible(installed.package, request.device, own, obstacle)
         return Selection(request.device, "fail", f"{because}; {obstacle}", error=error)
@@ -137,13 +125,15 @@ def _obstacle_to_compile(request: Request, own: Iterable[Mismatch], installed: I
 
     An explicit `cache build` is not stopped by `never` or `off`.
     """
-    if request.device == "cuda" and not request.build and not compiles_cuda(installed.cuda, "cuda"):
-        return f"cuda is off ({installed.cuda_origin})"
+    settings, content = installed.settings, installed.content
+    if request.device == "cuda" and not request.build and settings.cuda == "off":
+        return f"cuda is off ({settings.origin('cuda')})"
     if installed.jit == "never" and not request.build:
-        return f"jit is never ({installed.jit_origin})"
-    if not installed.has_sources:
+        return f"jit is never ({settings.origin('jit')})"
+    if not installed.source or not content:
         return "no sources are installed to compile from"
-    if request.device == "cpu" and not request.build and installed.needs_cuda and installed.untargeted:
+    targeted = settings.cuda == "on" or settings.archs  # if not, kernels are for the GPUs of this process alone
+    if request.device == "cpu" and not request.build and needs_cuda(content) and not targeted:
         variable = own_variable(installed.package, "cuda")
         return f"without a GPU, it is compiled only on request: {variable}=on, for TORCH_CUDA_ARCH_LIST or all GPUs"
     if installed.jit != "always" and not all(mismatch.compile_cures for mismatch in own):
