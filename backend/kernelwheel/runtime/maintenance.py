@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -104,12 +104,13 @@ def clean_builds(store: Store, before: float, because: str, dry_run: bool = Fals
     except (StoreError, OSError) as error:
         return Cleaning((), (f"{store.builds}: {error}",))
     for path in old:
+        found = Removed("build", "", path.name, size_of(path), because)
         try:
-            with exclusive(path.with_suffix(".lock"), give_up):
-                removed.append(Removed("build", "", path.name, size_of(path), because))
-                if not dry_run:
+            if not dry_run:
+                with exclusive(path.with_suffix(".lock"), _give_up):
                     (path / WHOLE).unlink(missing_ok=True)  # first, so that a partly removed folder is not reused
                     shutil.rmtree(path)
+            removed.append(found)
         except (OSError, _Busy) as error:
             skipped.append(f"{path}: {error}")
     return Cleaning(tuple(removed), tuple(skipped))
@@ -120,32 +121,23 @@ def together(one: Cleaning, other: Cleaning) -> Cleaning:
     return Cleaning(one.removed + other.removed, one.skipped + other.skipped)
 
 
-def remove(store: Store, reasons: Mapping[Path, str]) -> Iterator[Removed]:
-    """Remove one version's entries, by folder with the reason, and all that is damaged or left of dead makers."""
-    before = list(leftovers(store))
-    if not before and not any(doomed(store, reasons)):
-        return
-    with making(store, give_up):  # entering removes the leftovers
-        after = {left.name for left in leftovers(store)}
-        yield from (left for left in before if left.name not in after)
-        for kind, path, because in doomed(store, reasons):
-            size = size_of(path)
-            if _discard(store, path):
-                yield Removed(kind, store.version, path.name, size, because)
-
-
-def clean(
-    stores: Sequence[Store],
-    reasons: Mapping[Path, str],
-    clean_one: Callable[[Store, Mapping[Path, str]], Iterator[Removed]] = remove,
-) -> Cleaning:
-    """Clean each version's Store, unless it is unsafe or in use."""
+def clean(stores: Sequence[Store], reasons: Mapping[Path, str], dry_run: bool = False) -> Cleaning:
+    """Remove versions' entries, by folder with the reason, and all that is damaged or left of dead makers; not from a
+    Store that is unsafe or in use.
+    """
     removed: list[Removed] = []
     skipped: list[str] = []
     for store in stores:
         try:
             store.guard.check(store.root)
-            removed.extend(clean_one(store, reasons))
+            waste = dict(_waste(store, reasons))
+            if dry_run:
+                removed += waste.values()
+            elif waste:
+                with making(store, _give_up):  # entering removes the leftovers
+                    for path, each in waste.items():
+                        if not os.path.lexists(path) if each.kind == "leftover" else _discard(store, path):
+                            removed.append(each)
         except (StoreError, _Busy) as error:
             skipped.append(f"version {store.version}: {error}")
         except OSError as error:
@@ -157,24 +149,17 @@ class _Busy(Exception):
     pass
 
 
-def give_up(*_: object) -> None:
-    """Do not wait for a lock."""
+def _give_up(*_: object) -> None:
     raise _Busy("in use by another process; try again when it is done")
 
 
-def leftovers(store: Store) -> Iterator[Removed]:
-    """What dead makers left."""
-    for path in _inside(store.root / ".work"):
-        yield Removed("leftover", store.version, path.name, size_of(path), "its maker is dead")
-
-
-def doomed(store: Store, reasons: Mapping[Path, str]) -> Iterator[tuple[str, Path, str]]:
-    """What to remove of one version besides leftovers: (kind, path, reason)."""
-    for path in _inside(store.root / ".quarantine"):
-        yield "quarantine", path, "damaged"
-    for path, because in reasons.items():
-        if path.parent == store.root:
-            yield "entry", path, because
+def _waste(store: Store, reasons: Mapping[Path, str]) -> Iterator[tuple[Path, Removed]]:
+    """What to remove of one version."""
+    found = [("leftover", path, "its maker is dead") for path in _inside(store.root / ".work")]
+    found += [("quarantine", path, "damaged") for path in _inside(store.root / ".quarantine")]
+    found += [("entry", path, because) for path, because in reasons.items() if path.parent == store.root]
+    for kind, path, because in found:
+        yield path, Removed(kind, store.version, path.name, size_of(path), because)
 
 
 def _inside(folder: Path) -> list[Path]:

@@ -85,18 +85,6 @@ class Linux:
         return True
 
     @staticmethod
-    def stopped_holder(path: Path) -> int | None:
-        """A process of this user's that has a file open and was stopped, as by Ctrl-Z or a debugger (proc(5): T)."""
-        for process in Path("/proc").glob("[1-9]*"):
-            try:
-                state = (process / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[0]
-                if state in "Tt" and any(each.samefile(path) for each in (process / "fd").iterdir()):
-                    return int(process.name)
-            except (OSError, IndexError):  # it has ended, or is another user's
-                continue
-        return None
-
-    @staticmethod
     def path_of(descriptor: int) -> str:
         """A path to an open file itself, wherever it was moved, for as long as the descriptor is open.
 

@@ -81,12 +81,9 @@ def mark() -> str:
 
 def _maker(store: Store) -> str:
     try:
-        said = (store.root / ".maker").read_text(encoding="utf-8") or "another process"
+        return (store.root / ".maker").read_text(encoding="utf-8") or "another process"
     except OSError:
-        said = "another process"
-    stopped = HOST_PLATFORM.stopped_holder(store.root / ".lock")
-    ways = f"kill -CONT {stopped} lets it go on, kill -9 {stopped} ends it"
-    return f"{said}; process {stopped} is stopped: {ways}" if stopped else said
+        return "another process"
 
 
 def _remove_leftovers(store: Store) -> None:

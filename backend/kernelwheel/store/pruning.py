@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..runtime.inventory import Entry, size_of, take_inventory, versions
-from ..runtime.locks import exclusive
-from ..runtime.maintenance import (
-    BUILDS_ARE_KEPT,
-    Cleaning,
-    Removed,
-    clean,
-    clean_builds,
-    doomed,
-    give_up,
-    leftovers,
-    remove,
-    together,
-)
-from ..runtime.platforms import HOST_PLATFORM
+from ..runtime.inventory import Entry, take_inventory, versions
+from ..runtime.maintenance import BUILDS_ARE_KEPT, Cleaning, clean, clean_builds, together
 from ..runtime.store import Store
 from ..runtime.store_lock import DAY
 
@@ -73,18 +59,4 @@ def prune(store: Store, policy: Policy, now: float, dry_run: bool = False) -> Cl
     reasons = choose(take_inventory(store).entries, store.version, policy, now)
     age = BUILDS_ARE_KEPT if policy.older_than is None else policy.older_than
     builds = clean_builds(store, now - age, f"not used for {int(age / DAY)} days", dry_run)
-    return together(clean(versions(store), reasons, _would_remove if dry_run else remove), builds)
-
-
-def _would_remove(store: Store, reasons: Mapping[Path, str]) -> Iterator[Removed]:
-    lock = store.root / ".lock"
-    with ExitStack() as held:
-        if lock.exists():  # locking would create it, and a dry run creates nothing
-            try:
-                held.enter_context(exclusive(lock, give_up))
-            except OSError as error:
-                if error.errno not in HOST_PLATFORM.no_locks:
-                    raise
-        yield from leftovers(store)
-        for kind, path, because in doomed(store, reasons):
-            yield Removed(kind, store.version, path.name, size_of(path), because)
+    return together(clean(versions(store), reasons, dry_run), builds)
