@@ -194,7 +194,7 @@ CALLS: dict[str, tuple[str, Host, Given, str, str]] = {
 def test_what_a_call_does(device: str, host: Host, given: Given, outcome: str, because: str) -> None:
     expected = outcome_of(given, host, Request(device))
 
-    assert (expected.device, expected.outcome) == (device, outcome)
+    assert (expected.request.device, expected.outcome) == (device, outcome)
     assert because in expected.because
     assert (expected.artifact is not None) == (outcome == "load")
     assert (expected.error is not None) == (outcome == "fail")
@@ -236,7 +236,7 @@ def test_what_a_build_does(device: str, host: Host, given: Given, archs: str, ou
 
     expected = outcome_of(given, host, Request(device, build=partial(cache_build.lacking, host, targets)))
 
-    assert (expected.device, expected.outcome) == (device, outcome)
+    assert (expected.request.device, expected.outcome) == (device, outcome)
     assert because in expected.because
 
 

@@ -59,7 +59,7 @@ def _explain(args: argparse.Namespace, kernels: Kernels) -> int:
     view = {
         "device": explanation.device,
         "found": str(explanation.found) if explanation.found else None,
-        "next": [view_selection(*each) for each in explanation.calls],
+        "next": [view_selection(each) for each in explanation.calls],
         "build": view_selection(explanation.foreseen.build),
         "fingerprint": explanation.foreseen.fingerprint,
         "no_plan": str(explanation.foreseen.no_plan) if explanation.foreseen.no_plan else None,
@@ -81,7 +81,7 @@ def _explain(args: argparse.Namespace, kernels: Kernels) -> int:
 def _explanation_text(explanation: Explanation) -> str:
     device = explanation.device.upper()
     lines = [f"{device} kernels: " + (f"in {explanation.found}" if explanation.found else "not found")]
-    rows = [call_row(view_selection(*each)) for each in explanation.calls]
+    rows = [call_row(view_selection(each)) for each in explanation.calls]
     rows.append(selection_row("cache build", view_selection(explanation.foreseen.build)))
     lines += ["the next call", rows_text(rows)]
     if explanation.foreseen.fingerprint:

@@ -41,13 +41,13 @@ def examine(kernels: Kernels, environ: Mapping[str, str], path: Sequence[str]) -
     stores, findings = look_at_stores(package, host)
     ahead = predict(package, host, whole=True)
     findings = [*installation.look(_installation(package, path), environ), *damage(package), *findings]
-    findings += failures([call for call, _ in ahead.calls], host)
+    findings += failures(ahead.calls, host)
     return {
         **kernels.info(),
         "settings": _settings(package),
         "toolchain": ahead.toolchain or _no_toolchain(package),
         "stores": stores,
-        "next": [view_selection(*each) for each in ahead.calls],
+        "next": [view_selection(each) for each in ahead.calls],
         "build": view_selection(ahead.build),
         "variables": installation.variables(package.package, environ),
         "findings": [finding._asdict() for finding in findings],

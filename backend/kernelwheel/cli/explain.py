@@ -10,11 +10,10 @@ from typing import Any
 
 from ..runtime.artifact import Artifact
 from ..runtime.compatible import Mismatch
-from ..runtime.doctor import NextCall
 from ..runtime.host import Host
 from ..runtime.installed import InstalledPackage
 from ..runtime.inventory import take_inventory
-from ..runtime.selection import against
+from ..runtime.selection import Selection, against
 from . import cache_build
 from .prediction import Foresight, predict
 
@@ -58,7 +57,7 @@ class Explanation:
     """
 
     device: str
-    calls: tuple[NextCall, ...]
+    calls: tuple[Selection, ...]
     foreseen: Foresight
     nearest: Examined | None
     differences: tuple[Difference, ...]
@@ -74,7 +73,7 @@ def explain(package: InstalledPackage, host: Host, cuda: bool, archs: str) -> Ex
     """Explain what `cache_build.build` would do with the same arguments; compiles and changes nothing."""
     device = "cuda" if cuda else "cpu"
     foreseen = predict(package, host, cuda, archs, whole=True)
-    calls = tuple(each for each in foreseen.calls if each.selection.device == device)
+    calls = tuple(each for each in foreseen.calls if each.request.device == device)
     examined = tuple(_examine(package, host, cuda, archs))
     ranked = sorted(_differing(examined, foreseen.plan), key=lambda pair: len(pair[1])) if foreseen.plan else []
     nearest, changes = ranked[0] if ranked else (None, ())

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ..runtime.artifact import Artifact
 from ..runtime.compile_into_store import compile_request, writable_store
 from ..runtime.compiler_process import preview
-from ..runtime.doctor import NextCall, foresee_calls, if_compiled, next_call
+from ..runtime.doctor import foresee_calls, if_compiled
 from ..runtime.errors import KernelWheelError, from_json
 from ..runtime.find import foresee
 from ..runtime.host import Host
@@ -34,7 +34,7 @@ class Foresight:
         toolchain: what this machine compiles with, as the compiler says.
     """
 
-    calls: tuple[NextCall, ...]
+    calls: tuple[Selection, ...]
     build: Selection
     plan: Mapping[str, Any] | None
     fingerprint: str | None
@@ -71,8 +71,8 @@ def predict(
     calls = foresee_calls(package, host)
     build, build_request = _build(package, host, cuda, archs)
     asked = [
-        _asked(package, host, request, package.settings) if call.outcome == "compile" else _Asked(None)
-        for request, call in calls
+        _asked(package, host, call.request, package.settings) if call.outcome == "compile" else _Asked(None)
+        for call in calls
     ]
     wanted = build_request is not None and (whole or build.outcome == "compile")
     settings = cache_build.build_settings(package, archs) if wanted else None
@@ -80,10 +80,7 @@ def predict(
     asked, toolchain = _answered(asked, _machine(package, host) if whole else None, package.environ)
     of_build, no_store = asked[-1], _no_store(package)
     return Foresight(
-        tuple(
-            next_call(request, call, no_store or each.error)
-            for (request, call), each in zip(calls, asked, strict=False)
-        ),
+        tuple(if_compiled(call, no_store or each.error) for call, each in zip(calls, asked, strict=False)),
         (None if no_store else _of_the_very_plan(package, build, of_build))
         or if_compiled(build, no_store or of_build.error),
         of_build.answer.get("plan") if of_build.answer else None,
@@ -99,7 +96,7 @@ def _build(package: InstalledPackage, host: Host, cuda: bool | None, archs: str)
         device = "cuda" if (cache_build.wants_cuda(package, host) if cuda is None else cuda) else "cpu"
         request = cache_build.build_request(package, host, device == "cuda", archs)
     except KernelWheelError as error:
-        return failed(device, error), None
+        return failed(Request(device), error), None
     return foresee(package, host, request, Artifact.verify), request
 
 
@@ -153,7 +150,7 @@ def _of_the_very_plan(package: InstalledPackage, build: Selection, asked: _Asked
         artifact = store.read(store.root / asked.answer["fingerprint"])
         artifact.verify()
     except UNREADABLE as error:
-        return failed(build.device, error)
+        return failed(build.request, error)
     except KernelWheelError:  # missing, or damaged: then a build quarantines it
         return None
-    return Selection(build.device, "load", "the store already has what would be compiled", artifact)
+    return Selection(build.request, "load", "the store already has what would be compiled", artifact)

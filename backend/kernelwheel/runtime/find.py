@@ -67,7 +67,7 @@ def foresee(package: InstalledPackage, host: Host, request: Request, verify: Use
             else:
                 return selection
     except KernelWheelError as error:
-        return failed(request.device, error)
+        return failed(request, error)
 
 
 def _put_away(package: str, store: Store, folder: Path, error: IncompatibleArtifactError) -> None:

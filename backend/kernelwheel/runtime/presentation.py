@@ -13,15 +13,16 @@ from .manifest import Manifest
 from .selection import Selection
 
 
-def view_selection(selection: Selection, capability: str | None = None) -> dict[str, Any]:
+def view_selection(selection: Selection) -> dict[str, Any]:
     """What a call or `cache build` does, as plain JSON values; `capability` is that of the call's GPU."""
+    capability = selection.request.capability
     return {
-        "device": selection.device,
+        "device": selection.request.device,
         "outcome": selection.outcome,
         "because": selection.because,
         "artifact": str(selection.artifact.folder) if selection.artifact else None,
         "remedies": list(selection.error.remedies) if selection.error else [],
-        "capability": capability,
+        "capability": "{}.{}".format(*capability) if capability else None,
     }
 
 

@@ -37,7 +37,7 @@ class Request(Record):
 class Selection(Record):
     """The outcome of a request."""
 
-    device: str  # `cpu` or `cuda`
+    request: Request
     outcome: Literal["load", "compile", "fail"]  # `load` (for a build: nothing to compile), `compile` or `fail`
     because: str  # why, in one or a few lines
     artifact: Artifact | None = None  # what is loaded
@@ -47,11 +47,11 @@ class Selection(Record):
 def select(request: Request, host: Host, candidates: Iterable[Artifact], installed: InstalledPackage) -> Selection:
     """Load the first candidate that fits, compile, or fail."""
     if installed.damage:
-        return failed(request.device, installed.damage)
+        return failed(request, installed.damage)
     if request.device == "cuda" and not request.build and not host.capabilities:
         missing = no_gpu(host)
         error = incompatible(installed.package, "cuda", [missing, *against_own(request, host, installed)])
-        return Selection(request.device, "fail", missing.found, error=error)
+        return Selection(request, "fail", missing.found, error=error)
     for_one = None  # for the call's GPU alone: one for all GPUs is better, as a process loads one library for CUDA
     try:
         for artifact in candidates:
@@ -68,9 +68,9 @@ def select(request: Request, host: Host, candidates: Iterable[Artifact], install
     return _fitting(request, for_one) if for_one else _where_none_fits(request, host, installed)
 
 
-def failed(device: str, error: KernelWheelError, before: str = "") -> Selection:
+def failed(request: Request, error: KernelWheelError, before: str = "") -> Selection:
     """A request that ends in an error; `before` is put in front of it, to say what led there."""
-    return Selection(device, "fail", f"{before}{error.problem} (found: {error.found})", error=error)
+    return Selection(request, "fail", f"{before}{error.problem} (found: {error.found})", error=error)
 
 
 def against(artifact: Artifact, request: Request, host: Host, wanted: Wanted) -> tuple[Mismatch, ...]:
@@ -103,7 +103,7 @@ def own_cpu_kernels(host: Host, installed: InstalledPackage) -> Artifact | None:
 
 def _fitting(request: Request, artifact: Artifact) -> Selection:
     where = "in the store" if artifact.store else "in the wheel"
-    return Selection(request.device, "load", f"the kernels {where} fit", artifact)
+    return Selection(request, "load", f"the kernels {where} fit", artifact)
 
 
 def _where_none_fits(request: Request, host: Host, installed: InstalledPackage) -> Selection:
@@ -116,8 +116,8 @@ def _where_none_fits(request: Request, host: Host, installed: InstalledPackage) 
         because, own = f"jit is always ({origin})", (always_compiled(installed.package, origin),)
     if obstacle := _obstacle_to_compile(request, own, installed):
         error = incompatible(installed.package, request.device, own, obstacle)
-        return Selection(request.device, "fail", f"{because}; {obstacle}", error=error)
-    return Selection(request.device, "compile", because)
+        return Selection(request, "fail", f"{because}; {obstacle}", error=error)
+    return Selection(request, "compile", because)
 
 
 def _obstacle_to_compile(request: Request, own: Iterable[Mismatch], installed: InstalledPackage) -> str:
