@@ -90,7 +90,7 @@ class Given(NamedTuple):
     def artifact(self) -> Artifact | None:
         return next((each for each in self.artifacts if each.store is None), None)
 
-    def candidates(self) -> Iterator[Artifact]:
+    def candidates(self, damaged: object = None) -> Iterator[Artifact]:
         """The available ones, and then the error of a store that cannot be read."""
         yield from self.artifacts
         if self.blocked:

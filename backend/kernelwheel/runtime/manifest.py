@@ -162,14 +162,7 @@ def content_of(descriptor: int) -> bytes:
 def from_bytes(text: bytes, where: str | Path) -> Manifest:
     """Parse the bytes of a `manifest.json`; `where` is named in errors."""
     try:
-        values = parse(text)
-    except OtherSchema as error:
-        raise OtherSchemaError(
-            "the manifest has a schema that this version does not read",
-            required=f"schema {SCHEMA}",
-            found=f"{error} in {where}",
-            remedies=["reinstall the package: its files come from two different versions"],
-        ) from None
+        values = parse(text, where)
     except (ValueError, RecursionError) as error:
         raise corrupt(where, str(error)) from error
     del values["schema"], values["digest"]
@@ -181,11 +174,7 @@ def from_bytes(text: bytes, where: str | Path) -> Manifest:
     return Manifest(**values, requires=requires, libraries=libraries)
 
 
-class OtherSchema(Malformed):
-    """The manifest was written by another version of this package."""
-
-
-def parse(text: bytes) -> dict[str, Any]:
+def parse(text: bytes, where: str | Path) -> dict[str, Any]:
     """The JSON values of a manifest, fully checked."""
     if len(text) > LARGEST:
         raise Malformed(f"it is larger than {LARGEST} bytes")
@@ -195,7 +184,12 @@ def parse(text: bytes) -> dict[str, Any]:
     if type(values) is not dict or "schema" not in values:
         raise Malformed("it has no schema")
     if values["schema"] != SCHEMA:
-        raise OtherSchema(f"schema {short(values['schema'])}")
+        raise OtherSchemaError(
+            "the manifest has a schema that this version does not read",
+            required=f"schema {SCHEMA}",
+            found=f"schema {short(values['schema'])} in {where}",
+            remedies=["reinstall the package: its files come from two different versions"],
+        )
     digest: Any = values.get("digest")
     if not is_digest(digest):
         raise Malformed("it has no digest")
