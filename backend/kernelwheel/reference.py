@@ -11,8 +11,7 @@ from typing import Any
 
 from .project.build_settings import REGISTRY, BuildSettings
 from .project.extension import EXTENSION, KEYS, Key
-from .runtime.options import Decides, Option
-from .runtime.settings import TABLE
+from .runtime.settings import TABLE, Decides, Option
 
 _RECORDED: dict[Decides, str] = {
     "content": "value and origin",

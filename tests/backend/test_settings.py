@@ -10,7 +10,7 @@ from kernelwheel.project import build_settings as settings
 from kernelwheel.project.build_settings import REGISTRY, BuildSettings
 from kernelwheel.project.package import split_table
 from kernelwheel.runtime.errors import SettingsError
-from kernelwheel.runtime.options import Option
+from kernelwheel.runtime.settings import Option
 
 pytestmark = pytest.mark.once
 

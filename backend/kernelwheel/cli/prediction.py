@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..runtime.artifact import Artifact
-from ..runtime.compile_into_store import compile_request, writable_store
+from ..runtime.compile_into_store import compile_request
 from ..runtime.compiler_process import preview
 from ..runtime.doctor import foresee_calls, if_compiled
 from ..runtime.errors import KernelWheelError, from_json
@@ -15,6 +18,7 @@ from ..runtime.find import foresee
 from ..runtime.host import Host
 from ..runtime.installed import InstalledPackage
 from ..runtime.inventory import UNREADABLE
+from ..runtime.platforms import require_supported
 from ..runtime.request import CompileRequest
 from ..runtime.selection import Request, Selection, failed
 from ..runtime.settings import Settings
@@ -108,11 +112,25 @@ def _asked(package: InstalledPackage, host: Host, request: Request, settings: Se
 
 
 def _no_store(package: InstalledPackage) -> KernelWheelError | None:
-    """Why nothing that is compiled could be stored."""
+    """Why nothing that is compiled could be stored, as far as can be seen without making anything."""
     try:
-        writable_store(package)
+        require_supported()
+        store = package.own_store()
     except KernelWheelError as error:
         return error
+    try:
+        with suppress(FileNotFoundError):
+            store.guard.check(store.root / ".work")
+        for folder in (store.root, store.root / ".work"):
+            there = next(place for place in (folder, *folder.parents) if place.exists())
+            if not os.access(there, os.W_OK | os.X_OK, effective_ids=True):
+                if os.statvfs(there).f_flag & os.ST_RDONLY:
+                    raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(there))
+                raise PermissionError(errno.EACCES, "this user may not make files here", str(there))
+    except KernelWheelError as error:
+        return error
+    except OSError as error:
+        return store.unwritable(error)
     return None
 
 

@@ -15,8 +15,7 @@ from .platforms import require_supported
 from .request import CompileRequest
 from .selection import Request, own_cpu_kernels
 from .settings import Origin, Settings
-from .store import Store
-from .store_lock import making, require_writable
+from .store_lock import making
 
 
 def compile_into_store(
@@ -26,7 +25,8 @@ def compile_into_store(
 
     Loads nothing.
     """
-    store = writable_store(package)
+    require_supported()  # before a store is touched
+    store = package.own_store()
     with making(store, lambda maker: say(f"waiting for {maker}")) as lock:
         selection = find(package, host, request, Artifact.verify)  # another process may have compiled it meanwhile
         if selection.error:
@@ -40,14 +40,6 @@ def compile_into_store(
             say(f"no {kernels} ({selection.because}): compiling them now")
         answer = compiler_process.ask(asked, say, package.environ)
         return store.read(answer.folder), answer.compiled
-
-
-def writable_store(package: InstalledPackage) -> Store:
-    """The user's own store, into which kernels are compiled. Nothing is made."""
-    require_supported()  # before a store is touched
-    store = package.own_store()
-    require_writable(store)
-    return store
 
 
 def compile_request(package: InstalledPackage, host: Host, request: Request, settings: Settings) -> CompileRequest:

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from .artifact import Artifact
-from .compile_into_store import writable_store
 from .compiler_process import program
 from .errors import IncompatibleArtifactError, KernelWheelError, StoreError, command, printable
 from .find import foresee
@@ -70,12 +69,11 @@ def examine(kernels: Kernels) -> dict[str, Any]:
 def next_calls(package: InstalledPackage, host: Host) -> list[Selection]:
     """What the next call on the CPU does, and on each compute capability among the visible GPUs.
 
-    A compile is foreseen to fail where kernelwheel is not installed, or nothing could be stored; what else it lacks,
-    such as compilers, kernelwheel's own `doctor` looks for.
+    A compile is foreseen to fail where kernelwheel is not installed; what else it lacks, such as compilers, or a store
+    that can be written, kernelwheel's own `doctor` looks for.
     """
     obstacle = None
     try:
-        writable_store(package)
         program()
     except KernelWheelError as error:
         obstacle = error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import platform
 import shutil
@@ -55,21 +54,6 @@ def prepare(store: Store) -> None:
     try:
         store.guard.make(store.root, FOLDER)
         store.guard.make(store.root / ".work", PRIVATE)
-    except OSError as error:
-        raise store.unwritable(error) from error
-
-
-def require_writable(store: Store) -> None:
-    """Raise the error with which `prepare` would fail, as far as can be seen without making anything."""
-    try:
-        with suppress(FileNotFoundError):
-            store.guard.check(store.root / ".work")
-        for folder in (store.root, store.root / ".work"):
-            there = next(place for place in (folder, *folder.parents) if place.exists())
-            if not os.access(there, os.W_OK | os.X_OK, effective_ids=True):
-                if os.statvfs(there).f_flag & os.ST_RDONLY:
-                    raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(there))
-                raise PermissionError(errno.EACCES, "this user may not make files here", str(there))
     except OSError as error:
         raise store.unwritable(error) from error
 
