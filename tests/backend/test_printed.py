@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import io
 import os
 import shutil
 import subprocess
@@ -158,29 +157,10 @@ def test_an_error_that_nobody_catches() -> None:
 
 
 def test_progress(capsys: Captured) -> None:
-    with progress.shown("tiny") as say:
-        say(f"waiting for {HOSTILE}")
+    progress.printer("tiny")(f"waiting for {HOSTILE}")
 
     said = capsys.readouterr().err
     assert [line for line in said.split("\n") if not line.isprintable() or line == LINE] == []
-
-
-def test_progress_takes_one_line_of_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = io.StringIO()
-    monkeypatch.setattr(terminal, "isatty", lambda: True)
-    monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setenv("COLUMNS", "30")
-    with progress.shown("tiny") as say:
-        say("compiling")
-        say("[1/2] CXX one.cpp")
-        say(f"[2/2] CXX {'long' * 20}.cpp")
-
-    said = terminal.getvalue()
-    whole, *rewritten = said.split("\n")
-    assert whole.endswith("\rtiny: compiling")
-    assert "\rtiny: [1/2] CXX one.cpp (0 s)" in rewritten[0]
-    assert max(map(len, said.replace("\n", "\r").split("\r"))) == 29
-    assert said.endswith(" " * 29 + "\r")
 
 
 @pytest.mark.parametrize(

@@ -67,5 +67,4 @@ def _put_away(package: str, store: Store, folder: Path, error: IncompatibleArtif
     from . import progress
 
     place = store.quarantine(folder, error)
-    with progress.shown(package) as say:
-        say(f"{error.found}; the entry was moved to {place} and is not used")
+    progress.printer(package)(f"{error.found}; the entry was moved to {place} and is not used")

@@ -179,8 +179,8 @@ class Kernels:
         from . import progress
         from .compile_into_store import compile_into_store
 
-        with progress.shown(package.package) as say:
-            artifact, _ = compile_into_store(package, self.host, request, package.settings, say)
+        say = progress.printer(package.package)
+        artifact, _ = compile_into_store(package, self.host, request, package.settings, say)
         if unfit := against(artifact, request, self.host, package.wanted_of(artifact)):
             just_made = "these kernels were just compiled here with the current settings"
             raise incompatible(package.package, request.device, unfit, just_made)
