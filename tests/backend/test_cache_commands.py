@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -125,7 +126,7 @@ def test_list_shows_what_fits_and_what_does_not_and_why(filled: Cache, entry: Pa
         "1.2.2",
         foreign.folder.name[:12],
         *old.split()[2:4],
-        "new",
+        time.strftime("%Y-%m-%d", time.gmtime()),
         "CPU",
         "does",
         "not",

@@ -212,7 +212,7 @@ def earlier_cuda(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     machine = make_machine(tmp_path / "machine")
     torch = read_torch(make_torch(tmp_path / "site", "2.10.0+cu128", "12.8"))
     monkeypatch.setattr(toolchain, "find_torch", lambda: torch)
-    monkeypatch.setattr(compiler_process, "_run", run_here)
+    monkeypatch.setattr(compiler_process, "send", run_here)
     monkeypatch.setenv("CUDA_HOME", str(make_toolkit(tmp_path / "toolkit", "13.2.86", GPU_CODES["13.2"])))
     monkeypatch.setenv("CXX", str(make_cxx(tmp_path / "c++")))
     return machine.sources

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -112,20 +111,8 @@ def test_a_library_that_lacks_a_function_leaves_the_question_to_cuda(
     subprocess.run(["cc", "-shared", "-fPIC", tmp_path / "old.c", "-o", tmp_path / "libnvidia-ml.so.1"], check=True)
 
     assert ask(run_python, tmp_path) is None
-
-
-@pytest.mark.parametrize("driver", [True, False])
-def test_without_the_library_there_is_no_gpu_unless_there_is_a_driver(
-    run_python: RunPython, fake_gpus: Path, tmp_path: Path, driver: bool
-) -> None:
-    if driver:
-        shutil.copy(fake_gpus / "libcuda.so.1", tmp_path)
-    elif subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True, check=False).stdout.count(
-        "nvidia-ml"
-    ):
-        pytest.skip("this machine has the library")
-
-    assert ask(run_python, tmp_path) == (None if driver else [])
+    (tmp_path / "libnvidia-ml.so.1").write_bytes(b"")
+    assert ask(run_python, tmp_path) is None, "nor is there one"
 
 
 # What is made of it

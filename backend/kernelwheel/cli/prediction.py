@@ -9,9 +9,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from ..runtime import compiler_process
 from ..runtime.artifact import Artifact
 from ..runtime.compile_into_store import compile_request
-from ..runtime.compiler_process import preview
 from ..runtime.doctor import foresee_calls, if_compiled
 from ..runtime.errors import KernelWheelError, from_json
 from ..runtime.find import foresee
@@ -152,7 +152,8 @@ def _answered(
     if not requests and machine is None:
         return asked, None
     try:
-        told = preview(requests, machine, environ)
+        question = {"requests": [each.to_json() for each in requests], "machine": machine and machine.to_json()}
+        told = compiler_process.send({"dry-run": question}, lambda line: None, environ)
     except KernelWheelError as error:
         return [each._replace(refused=error) if each.request else each for each in asked], None
     answers = iter(told["plans"])

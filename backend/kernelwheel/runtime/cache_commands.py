@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any, NamedTuple
@@ -47,7 +46,7 @@ def _list(args: argparse.Namespace, kernels: Kernels) -> int:
         refused = [str(error) for error in seen.refused]
         stores.append({"folder": str(store.folder), "own": store.own, "entries": entries, "refused": refused})
         lines.append(f"{store.folder}{'' if store.own else ' (read-only)'}")
-        lines += [f"  {entry_text(entry, time.time())}" for entry in entries] or ["  nothing"]
+        lines += [f"  {entry_text(entry)}" for entry in entries] or ["  nothing"]
         lines += refused
         finding = finding or bool(refused) or any(entry["damage"] or entry["unread"] for entry in entries)
     show(args, {"package": package.package, "version": package.version, "stores": stores}, "\n".join(lines))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -190,7 +189,7 @@ def kernels_text(view: Mapping[str, Any], kernels: Kernels) -> list[str]:
         lines.append("  no kernels are installed with the package, as in an editable install")
     for store in view["stores"]:
         lines += ["", f"{'The store' if store['own'] else 'A read-only store'} {store['folder']}"]
-        lines += [f"  {entry_text(entry, time.time())}" for entry in store["entries"]] or ["  nothing"]
+        lines += [f"  {entry_text(entry)}" for entry in store["entries"]] or ["  nothing"]
     return lines
 
 

@@ -4,10 +4,8 @@ What was verified is what is loaded: the loader gets a path to the open file tha
 what the file's own path leads to by then. The descriptor stays open, for two reasons. The loader takes two libraries
 of one name for one, and a number that is in use is not given out again. And debuggers open that path, too.
 
-A sealed copy in memory (memfd_create) would also be safe from those who may write to the file in place, but they are
-trusted to run code anyway. It takes up to as long again as the digest (1 ms for splat's 3 MB, 100 ms for 100 MB), and
-each process would have a copy of its own in memory. /proc/PID/maps, from which profilers and core dumps take names,
-would name no file, and a cache on a file system mounted noexec would run nevertheless.
+Not a sealed copy in memory (memfd_create): each process would have its own, profilers would find no file's name, and
+those who may write to the file in place are trusted to run code anyway.
 
 Whether the Artifact fits is for the caller to check.
 """

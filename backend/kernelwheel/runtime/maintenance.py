@@ -17,7 +17,7 @@ from pathlib import Path
 
 from .errors import StoreError
 from .files import is_folder
-from .inventory import GONE, UNREADABLE, Entry, Inventory, find_damage, size_of, take_inventory, versions
+from .inventory import UNREADABLE, Entry, Inventory, find_damage, size_of, take_inventory, versions
 from .locks import exclusive
 from .store import WHOLE, Store
 from .store_lock import DAY, making
@@ -71,9 +71,8 @@ def verify_entries(store: Store) -> tuple[Inventory, tuple[DamagedEntry, ...]]:
         except UNREADABLE as error:
             damaged.append(DamagedEntry(entry, error.found, None))
             continue
-        if not damage or damage == GONE:
-            continue
-        damaged.append(DamagedEntry(entry, damage, _put_away(entry)))
+        if damage:
+            damaged.append(DamagedEntry(entry, damage, _put_away(entry)))
     return seen, tuple(damaged)
 
 

@@ -33,7 +33,7 @@ def visible_capabilities(environ: Mapping[str, str]) -> tuple[Capability, ...] |
     try:
         library = ctypes.CDLL(HOST_PLATFORM.nvml_library)
     except OSError:
-        return None if _is_loadable(HOST_PLATFORM.cuda_driver) else ()
+        return None
     try:
         status = library.nvmlInit_v2()
         if status != 0:
@@ -75,11 +75,3 @@ def _visible(gpus: list[Capability], environ: Mapping[str, str]) -> list[Capabil
             break
         visible.append(gpus[int(match[1])])
     return visible if environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID" or not visible else gpus
-
-
-def _is_loadable(library: str) -> bool:
-    try:
-        ctypes.CDLL(library)
-    except OSError:
-        return False
-    return True
