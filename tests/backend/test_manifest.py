@@ -6,7 +6,6 @@ import copy
 import hashlib
 import json
 import os
-import subprocess
 import tracemalloc
 from collections.abc import Iterator
 from contextlib import suppress
@@ -79,17 +78,6 @@ def test_the_schema_has_every_field_of_a_plan(tmp_path: Path) -> None:
 
 
 # The digest
-
-
-def test_anybody_can_check_the_digest_as_the_source_says(tmp_path: Path) -> None:
-    """Runs the two commands in the module's docstring, verbatim."""
-    commands = [line.strip() for line in (manifests.__doc__ or "").splitlines() if line.startswith("    ")]
-    manifest_file.write(MANIFEST, tmp_path)
-
-    done = subprocess.run(["sh", "-c", "\n".join(commands)], cwd=tmp_path, capture_output=True, text=True, check=True)
-
-    assert len(commands) == 2
-    assert done.stdout.split()[0] == json.loads(TEXT)["digest"]
 
 
 @given(position=st.integers(0, len(TEXT) - 1), change=st.integers(1, 255))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from .artifact import Artifact
@@ -82,7 +83,7 @@ def next_calls(package: InstalledPackage, host: Host) -> list[Selection]:
 def foresee_calls(package: InstalledPackage, host: Host) -> list[Selection]:
     """A call on the CPU, and one on each compute capability among the visible GPUs; a compile is taken to succeed."""
     requests = [Request("cpu"), *(Request("cuda", capability) for capability in host.capabilities or (None,))]
-    return [foresee(package, host, each, verify_loaded(each.device)) for each in requests]
+    return [foresee(package, host, each, partial(_verify_loaded, each.device)) for each in requests]
 
 
 def if_compiled(expected: Selection, obstacle: KernelWheelError | None) -> Selection:
@@ -92,15 +93,11 @@ def if_compiled(expected: Selection, obstacle: KernelWheelError | None) -> Selec
     return failed(expected.request, obstacle, before=f"{expected.because}; compiling would fail: ")
 
 
-def verify_loaded(device: str) -> Any:
-    """A function that verifies only what a call on a device type loads."""
-
-    def verify(artifact: Artifact) -> None:
-        for name in needed_for(device):
-            for library in artifact.manifest.libraries_for(name):
-                artifact.verify_library(library)
-
-    return verify
+def _verify_loaded(device: str, artifact: Artifact) -> None:
+    """Verify only what a call on a device type loads."""
+    for name in needed_for(device):
+        for library in artifact.manifest.libraries_for(name):
+            artifact.verify_library(library)
 
 
 def failures(calls: Sequence[Selection], host: Host) -> Iterator[Finding]:

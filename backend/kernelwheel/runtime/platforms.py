@@ -118,16 +118,6 @@ class Linux:
         return number == _overflow(kind) and _contents(f"/proc/self/{kind}_map").split() != [b"0", b"0", b"4294967295"]
 
     @staticmethod
-    def number_of(user: str) -> int | None:
-        """The number of a user; None if there is no such user."""
-        import pwd
-
-        try:
-            return pwd.getpwnam(user).pw_uid
-        except KeyError:
-            return None
-
-    @staticmethod
     def others_may_write(info: os.stat_result) -> bool:
         """Whether a file's mode lets anybody but its owner write."""
         return bool(info.st_mode & (stat.S_IWGRP | stat.S_IWOTH))

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 TABLE = "[tool.kernelwheel]"
 VARIABLE = "environment variable"
+EVERYONE = "everyone"  # a value of trusted-owners
 Cuda = Literal["on", "off", "auto"]
 Jit = Literal["auto", "never", "always"]
 # What an option decides; it names the part of the Plan that it gets into (runtime/content.py, compiler/plan.py).
@@ -127,7 +128,10 @@ def _folders(text: str) -> tuple[str, ...]:
 
 
 def _users(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
+    users = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not all(user == EVERYONE or (user.isdecimal() and len(user) <= 10) for user in users):
+        raise ValueError("`id -u NAME` prints a user's number.")
+    return users
 
 
 def flags(text: str) -> tuple[str, ...]:
@@ -202,7 +206,7 @@ class Settings:
     )
     trusted_owners: Option[tuple[str, ...]] = Option(
         _users,
-        takes="user names or numbers, separated by commas, or everyone",
+        takes="user numbers, separated by commas, or everyone",
         decides="work",
         separator=",",
         help="Users whose cached files are loaded, besides root's and your own; everyone: nothing is checked.",

@@ -72,17 +72,12 @@ def _maker(store: Store) -> str:
 
 def _remove_leftovers(store: Store) -> None:
     """Remove what dead makers left behind; another machine's after a day, as its locks may be invisible here."""
-    now = _now(store)
+    try:  # the filesystem's time at the last `sign`, because this machine's own clock may have been changed
+        now = (store.root / ".maker").stat().st_mtime
+    except OSError:
+        now = time.time()
     for left in (store.root / ".work").iterdir():
         with suppress(FileNotFoundError):
             elsewhere = "@" in left.name and not left.name.endswith(mark())
             if not elsewhere or now - left.lstat().st_mtime > DAY:
                 shutil.rmtree(left, ignore_errors=True)
-
-
-def _now(store: Store) -> float:
-    """The filesystem's time at the last `sign`, because this machine's own clock may have been changed."""
-    try:
-        return (store.root / ".maker").stat().st_mtime
-    except OSError:
-        return time.time()
