@@ -101,7 +101,7 @@ def test_the_options_of_the_python_that_asks_are_passed_on(tmp_path: Path) -> No
     """A Python that is to take nothing from its environment starts a compiler that does not either."""
     (tmp_path / "sitecustomize.py").write_text(f"import pathlib\npathlib.Path({str(tmp_path / 'ran')!r}).touch()\n")
     backend = str(Path(compiler_process.__file__).parents[2])
-    script = f"import sys; sys.path.append({backend!r})\n"
+    script = f"import sys; sys.path.insert(0, {backend!r})\n"
     script += "from kernelwheel.runtime import compiler_process\n"
     script += f"print(compiler_process.send({QUESTION!r}, print, {{}}))\n"
 
