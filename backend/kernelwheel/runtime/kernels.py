@@ -1,7 +1,8 @@
 """The kernels of a package in this process, loaded at import for the CPU and at the first call for CUDA.
 
-The first Artifact without a mismatch is used: the wheel's, then those in read-only caches, then those in the user's
-own. Only if there is none, and compiling would help, one is compiled; see `selection`.
+A call that needs kernels reads downwards in `Kernels._obtain`: `find` goes through what is there (the wheel's Artifact,
+then those in read-only caches, then those in the user's own), checks each, and verifies and loads the first that fits.
+Only if there is none, and compiling would help, one is compiled, checked, verified and loaded.
 """
 
 from __future__ import annotations
@@ -102,7 +103,8 @@ class Kernels:
             StoreError: the user's cache cannot be used.
         """
         module = self.extension(name)
-        assert module is not None
+        if module is None:
+            raise ImportError(f"{name} is an extension of operators, which are in torch.ops")
         return module
 
     def extension(self, name: str) -> ModuleType | None:
