@@ -313,7 +313,7 @@ def test_what_is_foreseen_of_a_driver_is_what_happens(
     kernels.host = kernels.host._replace(torch="2.10.0+cu128", cuda="12.8", driver=(12, 9), capabilities=((9, 0),))
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda index: (9, 0))
 
-    calls = {call.selection.device: call.selection for call in predict(kernels.installed, kernels.host).calls}
+    calls = {call.request.device: call for call in predict(kernels.installed, kernels.host).calls}
     with pytest.raises(BuildError, match="no usable nvcc was found"):
         kernels.require("cuda", 0)
 
@@ -334,7 +334,7 @@ def test_a_compile_with_an_nvcc_of_another_major_is_foreseen(
 
     calls = predict(kernels.installed, kernels.host).calls
 
-    assert {call.selection.device: call.selection.outcome for call in calls} == {"cpu": "load", "cuda": "compile"}
+    assert {call.request.device: call.outcome for call in calls} == {"cpu": "load", "cuda": "compile"}
 
 
 # What binds

@@ -75,7 +75,7 @@ def _check_object(value: Any, kinds: dict[Any, Kind], place: str) -> None:
         found = f"{min(lacks)} is missing" if lacks else f"{short(min(unknown))} is unknown"
         raise Malformed(f"{found} in {place}")
     for name, each in value.items():
-        if not _name(name):
+        if any_name and not _name(name):
             raise Malformed(f"{place} has the name {short(name)}")
         _check(each, any_name or kinds[name], f"{place}.{name}")
 
