@@ -151,7 +151,7 @@ def starts_nothing_long(request: pytest.FixtureRequest, monkeypatch: pytest.Monk
     slow = request.node.get_closest_marker("slow")
     for asking in [module for name, module in sys.modules.items() if name.endswith(".compiler_process")]:
         if not slow:
-            monkeypatch.setattr(asking, "_run", partial(_only_preview, asking._run))
+            monkeypatch.setattr(asking, "send", partial(_only_preview, asking.send))
     before = len(started)
     yield
     if not slow:

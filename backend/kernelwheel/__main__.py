@@ -30,7 +30,7 @@ def run(arguments: Sequence[str]) -> int:
     kernels = find_kernels(args.package)
     if args.command == "doctor":
         return doctor.run(args, kernels)
-    return own_commands.run(cache_commands.COMMANDS[args.cache_command], args, kernels)
+    return cache_commands.COMMANDS[args.cache_command].run(args, kernels)
 
 
 def _parser() -> argparse.ArgumentParser:

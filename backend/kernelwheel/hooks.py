@@ -21,7 +21,6 @@ from .runtime import platforms
 from .runtime.errors import KernelWheelError, SettingsError
 from .runtime.progress import print_line
 from .runtime.settings import Origin
-from .runtime.variables import variable_set
 
 with requirements.imports_checked_later():
     from setuptools import build_meta
@@ -43,7 +42,7 @@ with requirements.imports_checked_later():
     )
     from .packing.components import components_of, without_text
     from .packing.core_metadata import completed, field_of
-    from .packing.setuptools_project import outside_checkout
+    from .packing.setuptools_project import outside_checkout, variable_set
     from .project.package import PackageFacts, read_project, source_root
     from .project.source_files import source_digests
     from .runtime import compiler_process

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from .project.build_settings import REGISTRY
 from .project.extension import KEYS
-from .runtime.options import Decides
+from .runtime.settings import Decides
 
 _RECORDED: dict[Decides, str] = {
     "content": "value and origin",

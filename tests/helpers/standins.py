@@ -315,6 +315,6 @@ PRESENT = Present(os.getpid(), os.environ, streams=())
 def run_here(
     message: Mapping[str, Any], say: Callable[[str], None], environ: Mapping[str, str], inherited: Sequence[int] = ()
 ) -> Any:
-    """`compiler_process._run` without a process of its own: for a test that has patched the compiler's modules."""
+    """`compiler_process.send` without a process of its own: for a test that has patched the compiler's modules."""
     told = json.loads(json.dumps(message))
     return json.loads(json.dumps(worker.answer_to(told, Caller(os.getppid(), os.environ))))

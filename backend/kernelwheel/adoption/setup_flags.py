@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ..runtime.architectures import Arch, ArchList
+from ..project.arch_choice import ArchList, from_code
+from ..runtime.architectures import Arch
 
 # Flags whose value may be the next word.
 PAIRED = {
@@ -138,14 +139,14 @@ def _arch_flag(flag: str) -> tuple[set[Arch], set[Arch]]:
     match = _ARCH.fullmatch(flag)
     name, value = (match[1], re.sub(r"[\\\"'\s]", "", match[2] or "")) if match else ("", "")
     if name in ("-arch", "--gpu-architecture"):  # short for both kinds of code
-        arch = Arch.from_code(value)
+        arch = from_code(value)
         return {arch}, {arch}
     generated = re.fullmatch(r"arch=(compute_\w+),code=\[?([\w,]+)\]?", value)
     if name not in ("-gencode", "--generate-code") or not generated:
         raise ValueError(flag)
     codes = generated[2].split(",")
-    made = {Arch.from_code(code) for code in codes if code.startswith("sm_")}
-    portable = {Arch.from_code(code) for code in codes if code.startswith("compute_")}
-    if {Arch.from_code(generated[1])} != made | portable or len(codes) != len(made) + len(portable):
+    made = {from_code(code) for code in codes if code.startswith("sm_")}
+    portable = {from_code(code) for code in codes if code.startswith("compute_")}
+    if {from_code(generated[1])} != made | portable or len(codes) != len(made) + len(portable):
         raise ValueError(flag)
     return made, portable

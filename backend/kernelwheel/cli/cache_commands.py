@@ -28,8 +28,8 @@ from .inspection import existing_file
 
 def _build(args: argparse.Namespace, kernels: Kernels) -> int:
     cuda = cache_build.wants_cuda(kernels, args.cuda)
-    with progress.shown(kernels.installed.package) as say:
-        artifact, compiled = cache_build.build(kernels.installed, kernels.host, cuda, args.archs or "", say)
+    say = progress.printer(kernels.installed.package)
+    artifact, compiled = cache_build.build(kernels.installed, kernels.host, cuda, args.archs or "", say)
     targets = targets_text(artifact.manifest)
     view = {
         "compiled": compiled,
@@ -96,8 +96,8 @@ def _chosen(kernels: Kernels, prefix: str | None) -> Artifact:
 
 
 def _import(args: argparse.Namespace, kernels: Kernels) -> int:
-    with progress.shown(kernels.installed.package) as say:
-        entry = transfer.import_file(args.file, kernels.installed.own_store(), say)
+    say = progress.printer(kernels.installed.package)
+    entry = transfer.import_file(args.file, kernels.installed.own_store(), say)
     kernels.probe_gpus()
     mismatches = [m.dimension for m in against(entry, Request("cuda"), kernels.host, kernels.installed.wanted)]
     view = {"folder": str(entry.folder), "fingerprint": entry.manifest.fingerprint, "mismatches": mismatches}

@@ -10,18 +10,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..runtime.compile_into_store import compile_request, writable_store
-from ..runtime.compiler_process import preview
+from ..runtime.compile_into_store import compile_request
 from ..runtime.doctor import (
-    NextCall,
     damage,
     failures,
     findings_text,
     foresee_calls,
+    if_compiled,
     kernels_text,
     look_at_stores,
     machine_text,
-    next_call,
 )
 from ..runtime.errors import BuildError, KernelWheelError, from_json
 from ..runtime.host import Host
@@ -29,8 +27,9 @@ from ..runtime.installed import InstalledPackage
 from ..runtime.kernels import Kernels
 from ..runtime.presentation import call_row, rows_text, view_selection
 from ..runtime.request import CompileRequest
-from ..runtime.selection import Request
+from ..runtime.selection import Request, Selection
 from . import installation
+from .dry_run import preview, require_writable_store
 from .installation import Installation
 from .manifest_text import manifest_text, settings_text
 
@@ -58,25 +57,25 @@ def examine(kernels: Kernels, environ: Mapping[str, str], path: Sequence[str]) -
     stores, findings = look_at_stores(package, host)
     calls, toolchain = predict(package, host)
     findings = [*installation.look(_installation(package, path), environ), *damage(package), *findings]
-    findings += failures([call for call, _ in calls], host)
+    findings += failures(calls, host)
     return {
         **kernels.info(),
         "settings": _settings(package),
         "toolchain": toolchain,
         "stores": stores,
-        "next": [view_selection(*each) for each in calls],
+        "next": [view_selection(each) for each in calls],
         "variables": {name: environ[name] for name in VARIABLES if environ.get(name)},
         "findings": [finding._asdict() for finding in findings],
     }
 
 
-def predict(package: InstalledPackage, host: Host) -> tuple[list[NextCall], Mapping[str, Any] | None]:
+def predict(package: InstalledPackage, host: Host) -> tuple[list[Selection], Mapping[str, Any] | None]:
     """What the next calls do, and what this machine compiles with, as the compiler says; nothing is compiled.
 
     There is no toolchain to look for if the package's settings or sources cannot be read.
     """
     calls = foresee_calls(package, host)
-    asked = [_ask(package, host, request) if call.outcome == "compile" else None for request, call in calls]
+    asked = [_ask(package, host, call.request) if call.outcome == "compile" else None for call in calls]
     requests = [each for each in asked if isinstance(each, CompileRequest)]
     machine = _machine(package, host)
     try:
@@ -85,18 +84,18 @@ def predict(package: InstalledPackage, host: Host) -> tuple[list[NextCall], Mapp
         found = {"plans": [{"error": error.to_json()}] * len(requests), "toolchain": None}
     answers = iter(found["plans"])
     predicted = []
-    for (request, call), each in zip(calls, asked, strict=True):
+    for call, each in zip(calls, asked, strict=True):
         if isinstance(each, CompileRequest):
             answer = next(answers)
             each = from_json(answer["error"]) if "error" in answer else None
-        predicted.append(next_call(request, call, each))
+        predicted.append(if_compiled(call, each))
     return predicted, found["toolchain"]
 
 
 def _ask(package: InstalledPackage, host: Host, request: Request) -> CompileRequest | KernelWheelError:
     """What the compiler would be asked, or what prevents that."""
     try:
-        writable_store(package)
+        require_writable_store(package)
         return compile_request(package, host, request, package.settings)
     except KernelWheelError as error:
         return error

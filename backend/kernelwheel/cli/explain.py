@@ -12,7 +12,6 @@ from ..runtime.artifact import Artifact
 from ..runtime.cache_commands import show
 from ..runtime.compatible import Mismatch
 from ..runtime.compile_into_store import compile_request
-from ..runtime.compiler_process import preview
 from ..runtime.errors import KernelWheelError, from_json
 from ..runtime.find import foresee
 from ..runtime.host import Host
@@ -22,6 +21,7 @@ from ..runtime.kernels import Kernels
 from ..runtime.selection import Request, against
 from ..runtime.settings import Settings
 from . import cache_build
+from .dry_run import preview
 
 
 class Candidate(NamedTuple):
@@ -36,7 +36,7 @@ class Candidate(NamedTuple):
 def run(args: argparse.Namespace, kernels: Kernels) -> int:
     """Print what `cache build` would find with the same arguments, or why it would not; return 1 then."""
     package, host, archs = kernels.installed, kernels.host, args.archs or ""
-    request = cache_build.build_request(package, cache_build.wants_cuda(kernels, args.cuda), archs)
+    request = cache_build.build_request(package, host, cache_build.wants_cuda(kernels, args.cuda), archs)
     selection = foresee(package, kernels.host, request, Artifact.verify)
     found = selection.artifact.folder if selection.artifact else None
     answer = {} if found else _ask(package, host, request, cache_build.build_settings(package, archs))

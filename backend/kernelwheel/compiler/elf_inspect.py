@@ -13,9 +13,9 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection, GNUVerSymSection
 from elftools.elf.sections import Symbol, SymbolTableSection
 
+from ..project.arch_choice import from_code
 from ..project.build_platforms import HOST_PLATFORM
 from ..project.extension import is_of_cuda_major
-from ..runtime.architectures import Arch
 from ..runtime.errors import BuildError
 from ..runtime.files import file_sha256
 from ..runtime.manifest import Library
@@ -94,7 +94,7 @@ def _device_code(path: Path, cuobjdump: Path | None) -> set[_Code]:
 
 
 def _sorted(codes: Iterable[str]) -> tuple[str, ...]:
-    return tuple(map(str, sorted(set(map(Arch.from_code, codes)))))
+    return tuple(map(str, sorted(set(map(from_code, codes)))))
 
 
 def needed(path: Path) -> list[str]:

@@ -10,10 +10,14 @@ from ..runtime.sources import package_path
 
 _TEXT = '''"""The compiled {what} {name}: checked and loaded by {package}._kernelwheel."""
 
-from {package}._kernelwheel.lazy_module import stand_for_{what}
+from {package}._kernelwheel.lazy_module import {function}
 
-__getattr__, __dir__ = stand_for_{what}(__name__, "{package}", "{distribution}")
+{assigned}{function}(__name__, "{package}", "{distribution}")
 '''
+_FUNCTIONS = {
+    "module": {"function": "import_lazily", "assigned": "__getattr__, __dir__ = "},
+    "operators": {"function": "load_operators", "assigned": ""},
+}
 
 
 def module_files(extensions: Iterable[Extension], package: str, distribution: str) -> Iterator[tuple[str, bytes]]:
@@ -28,7 +32,7 @@ def module_files(extensions: Iterable[Extension], package: str, distribution: st
         if each.by_path:  # the library itself is there
             continue
         what = "module" if each.kind == "module" else "operators"
-        text = _TEXT.format(what=what, name=each.name, package=package, distribution=distribution)
+        text = _TEXT.format(what=what, name=each.name, package=package, distribution=distribution, **_FUNCTIONS[what])
         yield module_file(each.name, package), text.encode("utf-8")
 
 

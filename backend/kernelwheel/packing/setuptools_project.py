@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import os
 import re
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -15,7 +16,6 @@ from setuptools import find_namespace_packages, find_packages
 from ..project.package import read_project, read_toml, source_root
 from ..runtime.errors import SettingsError
 from ..runtime.files import is_file, is_folder
-from ..runtime.variables import variable_set
 
 
 @contextmanager
@@ -97,3 +97,17 @@ def _packages(project: Path, package: str) -> Iterator[str]:
     if root != project:
         yield "package_dir ="
         yield "    = src"
+
+
+@contextmanager
+def variable_set(name: str, value: str) -> Iterator[None]:
+    """Set a variable temporarily, for a library that takes an option no other way, then restore it."""
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before

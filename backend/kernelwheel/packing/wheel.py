@@ -20,12 +20,12 @@ from ..runtime import manifest as manifests
 from ..runtime.artifact import Artifact
 from ..runtime.errors import BuildError
 from ..runtime.sources import package_path
-from ..runtime.variables import variable_set
 from ..store import manifest_file
 from . import licences, sbom
 from .components import Component
 from .core_metadata import completed, field_of
 from .module_files import module_files, top_level
+from .setuptools_project import variable_set
 from .tags import python_tag
 
 # What a wheel carries of this backend: the loader.

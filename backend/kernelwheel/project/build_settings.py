@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..runtime.errors import SettingsError
-from ..runtime.options import Option, Options, absolute_folder, choice, flags, stripped
-from ..runtime.settings import TABLE, VARIABLE, Origin, Settings
+from ..runtime.settings import TABLE, VARIABLE, Option, Options, Origin, Settings, absolute_folder, choice, flags, stripped
 from . import arch_choice
 from .build_platforms import PLATFORMS
 
@@ -56,7 +55,7 @@ def _driver(text: str) -> str:
     return value
 
 
-class BuildOptions(Options):
+class BuildOptions(Settings):
     """All options."""
 
     platform: Option[str] = Option(
@@ -149,7 +148,7 @@ class BuildOptions(Options):
     )
 
 
-class BuildSettings(Settings, BuildOptions):
+class BuildSettings(BuildOptions):
     """The effective options of one build or compile."""
 
     @classmethod

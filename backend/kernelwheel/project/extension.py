@@ -11,11 +11,11 @@ from dataclasses import asdict, dataclass
 from pathlib import PurePosixPath
 from typing import Any, Literal, NamedTuple, NoReturn, get_args
 
-from ..runtime.architectures import ArchList
 from ..runtime.errors import SettingsError
-from ..runtime.options import choice
+from ..runtime.settings import choice
 from ..runtime.platforms import library_file
 from . import arch_choice
+from .arch_choice import ArchList
 from .build_platforms import HOST_PLATFORM
 
 EXTENSION = "[[tool.kernelwheel.extension]]"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -55,7 +56,7 @@ def run(package: str, arguments: Sequence[str], program: str) -> int:
     kernels = find_kernels(package)
     if args.command == "doctor":
         return doctor.run(args, kernels)
-    return cache_commands.run(cache_commands.COMMANDS[args.cache_command], args, kernels)
+    return cache_commands.COMMANDS[args.cache_command].run(args, kernels)
 
 
 def find_kernels(package: str) -> Kernels:
@@ -65,19 +66,16 @@ def find_kernels(package: str) -> Kernels:
     """
     if package in Kernels.constructed:
         return Kernels.constructed[package]
-    try:
+    spec = None
+    with suppress(ImportError, ValueError):  # of a package above it; ValueError: no name of a package
         spec = find_spec(package)
-    except (ImportError, ValueError) as error:  # of a package above it; ValueError: no name of a package
-        spec, found = None, str(error)
-    else:
-        found = f"no package {package}"
-    folders = [Path(folder) for folder in (spec.submodule_search_locations or ()) if spec] if spec else []
+    folders = [Path(folder) for folder in spec.submodule_search_locations or ()] if spec else []
     versions = _versions(package) or (_own_version(package) if folders else {})
     if len(versions) != 1 or not folders:
         raise IncompatibleArtifactError(
             f"the kernels of {package} are not known",
             required=f"an installed package {package} that was built with kernelwheel, from one distribution",
-            found=found if not folders else ", ".join(sorted(versions)) or f"no distribution that has {package}",
+            found=", ".join(sorted(versions)) or f"no {'distribution that has' if folders else 'package'} {package}",
             remedies=[f"check the name and the environment: {sys.executable} -c 'import {package}'"],
         )
     natives = [folder / "_native" for folder in folders]

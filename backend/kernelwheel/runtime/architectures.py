@@ -1,4 +1,4 @@
-"""CUDA architectures: the TORCH_CUDA_ARCH_LIST grammar, the default list, and which GPUs run which code.
+"""CUDA architectures, and which GPUs run code for them.
 
 The terms are NVIDIA's: *SASS* is machine code for one compute capability; *PTX* is portable assembly that the driver
 compiles at load time (CUDA C++ Programming Guide, "Binary Compatibility" and "PTX Compatibility").
@@ -32,14 +32,6 @@ class Arch(NamedTuple):
         return f"{self.major}{self.minor}{self.suffix}"
 
     @classmethod
-    def from_code(cls, code: str) -> Arch:
-        """Parse nvcc's spelling: `sm_90a`, `compute_120` or `90a`."""
-        match = re.fullmatch(r"(?:sm_|compute_)?(\d+)(\d)([af]?)", code)
-        if not match:
-            raise ValueError(f"not an nvcc architecture: {code!r}")
-        return cls(int(match[1]), int(match[2]), match[3])
-
-    @classmethod
     def from_string(cls, text: str) -> Arch:
         """Parse the manifest's spelling: `9.0a`."""
         match = ITEM.fullmatch(text)
@@ -61,14 +53,3 @@ class Arch(NamedTuple):
         if self.suffix == "f":
             return self.major == capability[0] and self.minor <= capability[1]
         return (self.major, self.minor) <= capability
-
-
-class ArchList(NamedTuple):
-    """What to compile for: SASS for each of `sass` and PTX for each of `ptx`; both sorted, without duplicates."""
-
-    sass: tuple[Arch, ...]
-    ptx: tuple[Arch, ...]
-
-    def __str__(self) -> str:
-        """The same list in the TORCH_CUDA_ARCH_LIST grammar."""
-        return ";".join(f"{arch}{'+PTX' if arch in self.ptx else ''}" for arch in self.sass)

@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from . import maintenance
-from .errors import KernelWheelError
 from .inventory import take_inventory
 from .kernels import Kernels
 from .maintenance import Cleaning
@@ -34,15 +31,6 @@ class Command(NamedTuple):
     declare: Callable[[argparse.ArgumentParser], None] = add_json
 
 
-def run(command: Command, args: argparse.Namespace, kernels: Kernels) -> int:
-    """Run a command on a package's kernels, print its result and return the exit status."""
-    try:
-        return command.run(args, kernels)
-    except KernelWheelError as error:
-        print(f"{kernels.installed.package}: {error}", file=sys.stderr)
-        return 1
-
-
 def show(args: argparse.Namespace, view: Mapping[str, Any], text: str) -> None:
     """Print a result as values or as text."""
     print(json.dumps(view, indent=1) if args.json else text)
@@ -58,7 +46,7 @@ def _list(args: argparse.Namespace, kernels: Kernels) -> int:
         refused = [str(error) for error in seen.refused]
         stores.append({"folder": str(store.folder), "own": store.own, "entries": entries, "refused": refused})
         lines.append(f"{store.folder}{'' if store.own else ' (read-only)'}")
-        lines += [f"  {entry_text(entry, time.time())}" for entry in entries] or ["  nothing"]
+        lines += [f"  {entry_text(entry)}" for entry in entries] or ["  nothing"]
         lines += refused
         finding = finding or bool(refused) or any(entry["damage"] or entry["unread"] for entry in entries)
     show(args, {"package": package.package, "version": package.version, "stores": stores}, "\n".join(lines))

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .content import Content, can_use_cuda, without_cuda
-from .errors import REINSTALL, command
+from .errors import REINSTALL
 from .files import json_sha256
 from .host import Host
 from .manifest import Library, Manifest, Requires
 from .platforms import numbers
 from .record import Record
-
-if TYPE_CHECKING:
-    from .architectures import ArchList
 
 
 class Mismatch(Record):
@@ -175,50 +172,3 @@ def capability_mismatch(
             remedy = f"build with TORCH_CUDA_ARCH_LIST={name}"
         return Mismatch("capability", f"kernels for compute capability {name}", found, remedy, "cuda")
     return None
-
-
-def shortfall(manifest: Manifest, host: Host, targets: ArchList | None, in_store: bool) -> tuple[Mismatch, ...]:
-    """The CUDA kernels requested from `cache build` that a fitting Artifact lacks; empty if it has them all."""
-    from .architectures import Arch
-
-    libraries = manifest.kernels
-    # Without a GPU to check against, assume that the wheel has what its builder intended. A store's entry may have been
-    # compiled for a single GPU, unless it has the default architectures.
-    for_all = not in_store or _has_default_list(manifest)
-    if host.cuda is not None and manifest.libraries_for("cuda"):
-        if targets is None and (for_all or host.capabilities):
-            return ()
-        if targets is not None and all(_covers(library, targets) for library in libraries):
-            return ()
-    sass = sorted({Arch.from_string(arch) for library in libraries for arch in library.sass})
-    ptx = sorted({Arch.from_string(arch) for library in libraries for arch in library.ptx})
-    mismatch = Mismatch(
-        dimension="archs",
-        required=f"CUDA kernels for {targets or 'the default architectures of a wheel, because no GPU is visible'}",
-        found=f"SASS for {', '.join(map(str, sass)) or 'none'}; PTX for {', '.join(map(str, ptx)) or 'none'}",
-        remedy=f"{command(manifest.package)} cache build" + (f" --archs '{targets}'" if targets else ""),
-        device="cuda",
-        compile_cures=True,
-    )
-    return (mismatch,)
-
-
-def _has_default_list(manifest: Manifest) -> bool:
-    from .settings import DEFAULT
-
-    settings = manifest.built_with.get("settings", {})
-    return bool(settings.get("archs", {}).get("origin") == str(DEFAULT))
-
-
-def _covers(library: Library, targets: ArchList) -> bool:
-    """Whether a library has SASS that runs on every SASS target, and PTX for every PTX target."""
-    from .architectures import Arch
-
-    sass, ptx = (tuple(map(Arch.from_string, made)) for made in (library.sass, library.ptx))
-    for arch in targets.sass:
-        if arch not in sass and (arch.suffix or not any(made.sass_runs_on((arch.major, arch.minor)) for made in sass)):
-            return False
-    for arch in targets.ptx:
-        if arch not in ptx and (arch.suffix or not any(made.ptx_runs_on((arch.major, arch.minor)) for made in ptx)):
-            return False
-    return True

@@ -13,10 +13,9 @@ from .installed import InstalledPackage
 from .no_kernels import no_sources
 from .platforms import require_supported
 from .request import CompileRequest
-from .selection import Request, compiles_cuda, own_cpu_kernels
+from .selection import Request, own_cpu_kernels
 from .settings import Origin, Settings
-from .store import Store
-from .store_lock import making, require_writable
+from .store_lock import making
 
 
 def compile_into_store(
@@ -26,7 +25,8 @@ def compile_into_store(
 
     Loads nothing.
     """
-    store = writable_store(package)
+    require_supported()  # before a store is touched
+    store = package.own_store()
     with making(store, lambda maker: say(f"waiting for {maker}")) as lock:
         selection = find(package, host, request, Artifact.verify)  # another process may have compiled it meanwhile
         if selection.error:
@@ -42,24 +42,14 @@ def compile_into_store(
         return store.read(answer.folder), answer.compiled
 
 
-def writable_store(package: InstalledPackage) -> Store:
-    """The user's own store, into which kernels are compiled. Nothing is made."""
-    require_supported()  # before a store is touched
-    store = package.own_store()
-    require_writable(store)
-    return store
-
-
 def compile_request(package: InstalledPackage, host: Host, request: Request, settings: Settings) -> CompileRequest:
     """What the compiler is asked, here: kernels for this machine's driver, and for its GPUs by default."""
     source, content = package.source, package.wanted.content
     if source is None or content is None:
         raise no_sources(package.package)
-    # `cache build` says for which device; without a GPU, one library for both is compiled with CUDA only on request.
-    asked = request.device == "cuda"
-    cuda = (
-        asked if request.build else compiles_cuda(settings.cuda, request.device, is_whole(content), needs_cuda(content))
-    )
+    cuda = request.device == "cuda"
+    if not cuda and not request.build and is_whole(content):  # without a GPU, CUDA kernels are compiled only on request
+        cuda = settings.cuda == "on" or (settings.cuda == "auto" and needs_cuda(content))
     wheel = own_cpu_kernels(host, package) if cuda else None
     if not settings.archs and cuda and host.capabilities:
         gpus = ";".join("{}.{}".format(*capability) for capability in host.capabilities)

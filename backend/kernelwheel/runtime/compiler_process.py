@@ -27,7 +27,7 @@ MOST_LINES = 20  # of what it says as it crashes
 
 def ask(request: CompileRequest, say: Callable[[str], None], environ: Mapping[str, str]) -> CompileAnswer:
     """Have an Artifact compiled, unless a store has it."""
-    answer = _run({"make": request.to_json()}, say, environ, () if request.lock is None else (request.lock,))
+    answer = send({"make": request.to_json()}, say, environ, () if request.lock is None else (request.lock,))
     return CompileAnswer(Path(answer["folder"]), answer["compiled"], answer["decisions"], answer.get("packing", {}))
 
 
@@ -36,25 +36,14 @@ def describe(package: str, version: str, project: Path) -> dict[str, Any] | None
 
     None if it is not the package's.
     """
-    found = _run({"describe": {"package": package, "version": version, "project": str(project)}}, lambda line: None, {})
+    found = send({"describe": {"package": package, "version": version, "project": str(project)}}, lambda line: None, {})
     return dict(found) if found else None
 
 
-def preview(
-    requests: Sequence[CompileRequest], machine: CompileRequest | None, environ: Mapping[str, str]
-) -> dict[str, Any]:
-    """What would be compiled for these requests, and with what; nothing is.
-
-    `plans`, for each request `{"plan": …}` or `{"error": …}`, and `toolchain`, what is found for `machine`.
-    """
-    question = {"requests": [each.to_json() for each in requests], "machine": machine.to_json() if machine else None}
-    return dict(_run({"dry-run": question}, lambda line: None, environ))
-
-
-def _run(
+def send(
     message: Mapping[str, Any], say: Callable[[str], None], environ: Mapping[str, str], inherited: tuple[int, ...] = ()
 ) -> Any:
-    """Start the compiler, send it a message and return its answer."""
+    """Start the compiler, send it a message (see compiler/worker.py) and return its answer."""
     crash: deque[str] = deque(maxlen=MOST_LINES)
     with _start(environ, inherited) as process:
         assert process.stdin is not None

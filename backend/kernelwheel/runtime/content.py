@@ -41,11 +41,7 @@ def is_whole(content: Content) -> bool:
 
 def without_cuda(content: Content) -> Content:
     """The same without the options for CUDA only: the content of kernels for the CPU alone."""
-    for_both = {name: value for name, value in content["options"].items() if not _is_for_cuda(name)}
-    return {**content, "options": for_both}
-
-
-def _is_for_cuda(name: str) -> bool:
     from .settings import Settings  # imported only if needed, to keep a warm start fast
 
-    return name in Settings.OPTIONS and Settings.OPTIONS[name].cuda_only
+    for_cuda = {name for name, option in Settings.OPTIONS.items() if option.cuda_only}
+    return {**content, "options": {name: value for name, value in content["options"].items() if name not in for_cuda}}

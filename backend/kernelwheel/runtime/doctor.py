@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 from .artifact import Artifact
-from .compile_into_store import writable_store
 from .compiler_process import program
 from .errors import IncompatibleArtifactError, KernelWheelError, StoreError, command, printable
 from .find import foresee
@@ -58,72 +57,54 @@ def examine(kernels: Kernels) -> dict[str, Any]:
     package, host = kernels.installed, kernels.host
     stores, findings = look_at_stores(package, host)
     calls = next_calls(package, host)
-    findings = [*damage(package), *findings, *failures([call for call, _ in calls], host)]
+    findings = [*damage(package), *findings, *failures(calls, host)]
     return {
         **kernels.info(),
         "stores": stores,
-        "next": [view_selection(*each) for each in calls],
+        "next": [view_selection(each) for each in calls],
         "findings": [finding._asdict() for finding in findings],
     }
 
 
-class NextCall(NamedTuple):
-    """What the next call on a device type does, for GPUs of one compute capability if there are any."""
-
-    selection: Selection
-    capability: str | None
-
-
-def next_calls(package: InstalledPackage, host: Host) -> list[NextCall]:
+def next_calls(package: InstalledPackage, host: Host) -> list[Selection]:
     """What the next call on the CPU does, and on each compute capability among the visible GPUs.
 
-    A compile is foreseen to fail where kernelwheel is not installed, or nothing could be stored; what else it lacks,
-    such as compilers, kernelwheel's own `doctor` looks for.
+    A compile is foreseen to fail where kernelwheel is not installed; what else it lacks, such as compilers, or a store
+    that can be written, kernelwheel's own `doctor` looks for.
     """
     obstacle = None
     try:
-        writable_store(package)
         program()
     except KernelWheelError as error:
         obstacle = error
-    return [next_call(request, expected, obstacle) for request, expected in foresee_calls(package, host)]
+    return [if_compiled(expected, obstacle) for expected in foresee_calls(package, host)]
 
 
-def foresee_calls(package: InstalledPackage, host: Host) -> list[tuple[Request, Selection]]:
+def foresee_calls(package: InstalledPackage, host: Host) -> list[Selection]:
     """A call on the CPU, and one on each compute capability among the visible GPUs; a compile is taken to succeed."""
     requests = [Request("cpu"), *(Request("cuda", capability) for capability in host.capabilities or (None,))]
-    return [(each, foresee(package, host, each, verify_loaded(each.device))) for each in requests]
-
-
-def next_call(request: Request, expected: Selection, obstacle: KernelWheelError | None) -> NextCall:
-    """What a call does, if `obstacle` is what prevents a compile."""
-    capability = "{}.{}".format(*request.capability) if request.capability else None
-    return NextCall(if_compiled(expected, obstacle), capability)
+    return [foresee(package, host, each, partial(_verify_loaded, each.device)) for each in requests]
 
 
 def if_compiled(expected: Selection, obstacle: KernelWheelError | None) -> Selection:
     """Turn a Selection to compile into one to fail, if this machine cannot compile, or store what it compiled."""
     if obstacle is None or expected.outcome != "compile":
         return expected
-    return failed(expected.device, obstacle, before=f"{expected.because}; compiling would fail: ")
+    return failed(expected.request, obstacle, before=f"{expected.because}; compiling would fail: ")
 
 
-def verify_loaded(device: str) -> Any:
-    """A function that verifies only what a call on a device type loads."""
-
-    def verify(artifact: Artifact) -> None:
-        for name in needed_for(device):
-            for library in artifact.manifest.libraries_for(name):
-                artifact.verify_library(library)
-
-    return verify
+def _verify_loaded(device: str, artifact: Artifact) -> None:
+    """Verify only what a call on a device type loads."""
+    for name in needed_for(device):
+        for library in artifact.manifest.libraries_for(name):
+            artifact.verify_library(library)
 
 
 def failures(calls: Sequence[Selection], host: Host) -> Iterator[Finding]:
     """The calls that fail. Without a GPU, those for CUDA are expected to."""
     for call in calls:
-        if call.error and (call.device == "cpu" or host.capabilities):
-            yield Finding(f"{call.device.upper()} calls fail", call.because, "; ".join(call.error.remedies))
+        if call.error and (call.request.device == "cpu" or host.capabilities):
+            yield Finding(f"{call.request.device.upper()} calls fail", call.because, "; ".join(call.error.remedies))
 
 
 def damage(package: InstalledPackage) -> Iterator[Finding]:
@@ -205,7 +186,7 @@ def kernels_text(view: Mapping[str, Any], kernels: Kernels) -> list[str]:
         lines.append("  no kernels are installed with the package, as in an editable install")
     for store in view["stores"]:
         lines += ["", f"{'The store' if store['own'] else 'A read-only store'} {store['folder']}"]
-        lines += [f"  {entry_text(entry, time.time())}" for entry in store["entries"]] or ["  nothing"]
+        lines += [f"  {entry_text(entry)}" for entry in store["entries"]] or ["  nothing"]
     return lines
 
 

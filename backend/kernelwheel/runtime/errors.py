@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 # It does not name the package: on a package index, that name may belong to another one.
@@ -43,7 +44,8 @@ class KernelWheelError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle by the named parts, which lets the error cross process boundaries (multiprocessing)."""
-        return _rebuild, (type(self), self.problem, self.required, self.found, self.remedies)
+        parts: dict[str, Any] = {"required": self.required, "found": self.found, "remedies": self.remedies}
+        return partial(type(self), self.problem, **parts), ()
 
     def to_json(self) -> dict[str, Any]:
         """The kind of error and its parts as plain JSON values."""
@@ -108,9 +110,3 @@ def way_out(refusal: OSError) -> str:
 def _labelled(label: str, text: str) -> str:
     first, *rest = printable(text, TEXT).splitlines() or [""]
     return "\n".join([f"  {label + ':':<10} {first}", *(f"  {'':<10} {line}" for line in rest)])
-
-
-def _rebuild(
-    kind: type[KernelWheelError], problem: str, required: str, found: str, remedies: Sequence[str]
-) -> KernelWheelError:
-    return kind(problem, required=required, found=found, remedies=remedies)

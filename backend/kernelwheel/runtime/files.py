@@ -12,15 +12,8 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # a Protocol takes longer to make than the rest of this module
-    from typing import Protocol
-
-    class Stream(Protocol):
-        """An open binary file or archive member."""
-
-        def readinto(self, buffer: memoryview, /) -> int | None:
-            """Read into the buffer; return how many bytes, 0 at the end."""
-
+if TYPE_CHECKING:
+    from io import BufferedIOBase, RawIOBase
 
 _BLOCK = 1 << 17  # bytes read at a time into the same memory: fresh memory takes longer than the digest
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True)
@@ -66,7 +59,7 @@ def file_sha256(path: Path) -> str:
         return stream_sha256(stream)
 
 
-def stream_sha256(stream: Stream) -> str:
+def stream_sha256(stream: RawIOBase | BufferedIOBase) -> str:
     """The sha256 of the rest of an open file, in hex."""
     digest = hashlib.sha256()
     block = memoryview(bytearray(_BLOCK))

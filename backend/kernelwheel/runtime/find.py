@@ -19,19 +19,22 @@ if TYPE_CHECKING:
 Use = Callable[[Artifact], object]  # verifies an Artifact, and loads it if wanted; raises if it is damaged
 
 
-def find(package: InstalledPackage, host: Host, request: Request, use: Use) -> Selection:
+def find(package: InstalledPackage, host: Host, request: Request, use: Use, changes: bool = True) -> Selection:
     """Use the first available Artifact that fits and is intact; quarantine damaged ones in the user's own store.
 
-    If the selection is to load, `use` has succeeded; if it is to compile or to fail, nothing was used.
+    If the selection is to load, `use` has succeeded; if it is to compile or to fail, nothing was used. Without
+    `changes`, damaged ones are passed over.
 
     Raises:
         IncompatibleArtifactError: the wheel's Artifact or one in a read-only store is damaged.
         UnreadableArtifactError: an Artifact cannot be read at the moment.
         StoreError: a store cannot be used.
     """
-    put_away = partial(_put_away, package.package)
+    put_away = partial(_put_away, package.package) if changes else None
+    damaged: set[Path] = set()
     while True:
-        selection = select(request, host, package.candidates(put_away), package)
+        candidates = (each for each in package.candidates(put_away) if each.folder not in damaged)
+        selection = select(request, host, candidates, package)
         artifact = selection.artifact
         if artifact is None:
             return selection
@@ -40,39 +43,28 @@ def find(package: InstalledPackage, host: Host, request: Request, use: Use) -> S
         except UnreadableArtifactError:
             raise  # it may be intact: do not quarantine it
         except IncompatibleArtifactError as error:
-            if artifact.store is None:
+            if put_away and artifact.store:
+                put_away(artifact.store, artifact.folder, error)  # raises for a read-only one
+            elif put_away:
                 package.damage = error
                 raise
-            put_away(artifact.store, artifact.folder, error)
+            elif artifact.store is None or not artifact.store.own:
+                raise
+            damaged.add(artifact.folder)
         else:
             return selection
 
 
 def foresee(package: InstalledPackage, host: Host, request: Request, verify: Use) -> Selection:
     """Predict what `find` would decide. Changes nothing and raises nothing: an error becomes a selection to fail."""
-    damaged: set[Path] = set()
     try:
-        while True:
-            candidates = (each for each in package.candidates() if each.folder not in damaged)
-            selection = select(request, host, candidates, package)
-            if selection.artifact is None:
-                return selection
-            try:
-                verify(selection.artifact)
-            except IncompatibleArtifactError as error:
-                own = selection.artifact.store is not None and selection.artifact.store.own
-                if not own or isinstance(error, UnreadableArtifactError):
-                    raise
-                damaged.add(selection.artifact.folder)
-            else:
-                return selection
+        return find(package, host, request, verify, changes=False)
     except KernelWheelError as error:
-        return failed(request.device, error)
+        return failed(request, error)
 
 
 def _put_away(package: str, store: Store, folder: Path, error: IncompatibleArtifactError) -> None:
     from . import progress
 
     place = store.quarantine(folder, error)
-    with progress.shown(package) as say:
-        say(f"{error.found}; the entry was moved to {place} and is not used")
+    progress.printer(package)(f"{error.found}; the entry was moved to {place} and is not used")

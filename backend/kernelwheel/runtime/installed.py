@@ -14,7 +14,6 @@ from . import manifest as manifests
 from . import variables
 from .artifact import Artifact
 from .compatible import Mismatch, Wanted, check
-from .content import can_use_cuda, needs_cuda
 from .errors import IncompatibleArtifactError, UnreadableArtifactError
 from .files import json_sha256
 from .host import Host
@@ -23,6 +22,7 @@ from .no_kernels import changed_sources, no_artifact, unusable_artifact
 from .record import remembered
 
 if TYPE_CHECKING:  # at import, load only what a fitting wheel needs
+    from .content import Content
     from .settings import Settings
     from .sources import Sources
     from .store import Store
@@ -80,21 +80,6 @@ class InstalledPackage:
         said = variables.said(self.environ, variables.own_variable(self.package, "jit")).lower()
         return "auto" if self.manifest is not None and said in ("", "auto") else self.settings.jit
 
-    @property
-    def jit_origin(self) -> str:
-        """Where `jit` was set."""
-        return str(self.settings.origin("jit"))
-
-    @property
-    def cuda(self) -> str:
-        """The value of the option `cuda`; see `selection.compiles_cuda`."""
-        return self.settings.cuda
-
-    @property
-    def cuda_origin(self) -> str:
-        """Where `cuda` was set."""
-        return str(self.settings.origin("cuda"))
-
     @remembered
     def source(self) -> Sources | None:
         """The sources to compile from: next to the Artifact in a wheel, or in the checkout; None if there are none."""
@@ -103,25 +88,9 @@ class InstalledPackage:
         return find_sources(self.package, self.version, self.folder, self.manifest)
 
     @property
-    def can_use_cuda(self) -> bool:
-        """Whether a build with CUDA differs from one without."""
-        content = self.manifest.content if self.manifest else self.source.content if self.source else None
-        return content is None or can_use_cuda(content)
-
-    @property
-    def needs_cuda(self) -> bool:
-        """Whether it cannot be built without CUDA."""
-        return self.source is not None and needs_cuda(self.source.content)
-
-    @property
-    def untargeted(self) -> bool:
-        """Whether kernels are compiled for the GPUs of this process alone: nothing else says for which."""
-        return self.settings.cuda != "on" and not self.settings.archs
-
-    @property
-    def has_sources(self) -> bool:
-        """Whether there are sources to compile."""
-        return self.source is not None
+    def content(self) -> Content | None:
+        """What is compiled, with the options of the package's own table; None if nothing says."""
+        return self.manifest.content if self.manifest else self.source.content if self.source else None
 
     @remembered
     def wanted(self) -> Wanted:
@@ -129,7 +98,7 @@ class InstalledPackage:
 
         Of a wheel's sources, or of a checkout's as they were when first read, with the options of this process.
         """
-        content = self.manifest.content if self.manifest else self.source.content if self.source else None
+        content = self.content
         return Wanted(self.version, {**content, "options": self.settings.content(cuda=True)} if content else None)
 
     def wanted_of(self, artifact: Artifact) -> Wanted:

@@ -21,7 +21,6 @@ from .files import is_folder
 from .manifest_schema import is_digest
 from .store import Store
 
-GONE = "no longer there"
 # Errors for what may be intact but cannot be read right now.
 UNREADABLE = (UnreadableArtifactError, UnreadableStoreError)
 
@@ -82,7 +81,8 @@ def take_inventory(store: Store) -> Inventory:
         try:
             each.guard.check(each.root)
             folders = sorted(each.root.iterdir())
-            entries += [_look(each, folder) for folder in folders if is_digest(folder.name)]
+            seen = (_look(each, folder) for folder in folders if is_digest(folder.name))
+            entries += [entry for entry in seen if entry]
         except StoreError as error:
             refused.append(error)
         except OSError as error:
@@ -90,7 +90,8 @@ def take_inventory(store: Store) -> Inventory:
     return Inventory(tuple(entries), tuple(refused))
 
 
-def _look(store: Store, folder: Path) -> Entry:
+def _look(store: Store, folder: Path) -> Entry | None:
+    """An entry; None if another process has just removed it."""
     artifact, damage, unread, mismatch = None, "", None, None
     try:
         artifact = store.read(folder)
@@ -103,8 +104,8 @@ def _look(store: Store, folder: Path) -> Entry:
         damage = error.found
     try:
         made = ((folder / manifests.FILE) if artifact else folder).lstat().st_mtime
-    except FileNotFoundError:  # another process has just removed it
-        made, damage = 0.0, GONE
+    except FileNotFoundError:
+        return None
     return Entry(store, folder, artifact, damage, size_of(folder), made, unread, mismatch)
 
 

@@ -1,7 +1,8 @@
 """The kernels of a package in this process, loaded at import for the CPU and at the first call for CUDA.
 
-The first Artifact without a mismatch is used: the wheel's, then those in read-only caches, then those in the user's
-own. Only if there is none, and compiling would help, one is compiled; see `selection`.
+A call that needs kernels reads downwards in `Kernels._obtain`: `find` goes through what is there (the wheel's Artifact,
+then those in read-only caches, then those in the user's own), checks each, and verifies and loads the first that fits.
+Only if there is none, and compiling would help, one is compiled, checked, verified and loaded.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ from typing import Any, ClassVar
 from . import host as hosts
 from .artifact import Artifact
 from .compatible import capability_mismatch
+from .content import can_use_cuda
 from .errors import KernelWheelError, UnreadableArtifactError, way_out
 from .find import find
 from .host import Host
 from .installed import InstalledPackage
-from .loading import import_module, load_extension, load_operators, needed_for, verify_modules
+from .loading import library_of, load_module, load_operators, needed_for
 from .no_kernels import incompatible, other_gpu
-from .selection import Request, against, compiles_cuda
+from .selection import Request, against
 
 
 class Kernels:
@@ -51,8 +53,7 @@ class Kernels:
         self.host = hosts.probe()
         self.lock = threading.RLock()
         self._loaded: dict[str, Artifact] = {}
-        self._modules: dict[str, ModuleType] = {}
-        self._extensions: dict[str, ModuleType | None] = {}
+        self._modules: dict[str, ModuleType | None] = {}  # and extensions of operators, which are none
         self._whole_of: Artifact | None = None
         self._checked_gpus: set[int] = set()
         os.register_at_fork(after_in_child=self._renew_lock)
@@ -79,7 +80,7 @@ class Kernels:
         with self.lock, self._os_errors():
             self.installed.read_again()
             if device not in self._loaded:
-                self._use(self._request(device, index), partial(self._load, device=device))
+                self._obtain(self._request(device, index), partial(self._load, device))
             elif index is not None:
                 self._check_loaded(index)
             if index is not None:
@@ -96,15 +97,15 @@ class Kernels:
             name: the module's name.
 
         Raises:
-            IncompatibleArtifactError: no Artifact fits this machine, the wheel's is damaged, or it has no such module.
+            IncompatibleArtifactError: no Artifact fits this machine, the wheel's is damaged, it has no such module, or
+                the module is for other GPUs.
             BuildError: one had to be compiled and that failed.
             StoreError: the user's cache cannot be used.
         """
-        with self.lock:
-            artifact = self._whole(partial(self._import, name))
-            if name not in self._modules:
-                self._modules[name] = import_module(self.installed.package, name, artifact)
-            return self._modules[name]
+        module = self.extension(name)
+        if module is None:
+            raise ImportError(f"{name} is an extension of operators, which are in torch.ops")
+        return module
 
     def extension(self, name: str) -> ModuleType | None:
         """Load the library of an extension, as declared in a table; later calls return the same.
@@ -116,34 +117,36 @@ class Kernels:
             The module; None for operators.
 
         Raises:
-            IncompatibleArtifactError: no Artifact fits this machine, the wheel's is damaged, or the extension is for
-                other GPUs.
-            BuildError: one had to be compiled and that failed.
-            StoreError: the user's cache cannot be used.
+            KernelWheelError: as `module`.
         """
         with self.lock:
-            artifact = self._whole(partial(self._load_extension, name))
-            if name not in self._extensions:
-                self._refuse_other_family(name, artifact)
-                self._extensions[name] = load_extension(name, artifact)
-            return self._extensions[name]
+            if self._whole_of is None:
+                with self._os_errors():
+                    self.installed.read_again()
+                    if self.installed.damage:  # before the settings, which need the manifest
+                        raise self.installed.damage
+                    self._whole_of = self._obtain(self._whole_request(), partial(self._load_first, name))
+            if name not in self._modules:
+                self._refuse_other_family(name, self._whole_of)
+                self._modules[name] = load_module(self.installed.package, name, self._whole_of)
+            return self._modules[name]
 
     def extension_if_usable(self, name: str) -> bool:
         """Load the library of an extension if that takes no compile; errors are left for `extension` to raise."""
         with self.lock, suppress(KernelWheelError), self._os_errors():
             self.installed.read_again()
             if self._whole_of is None and not self.installed.damage:
-                selection = find(self.installed, self.host, self._whole_request(), partial(self._load_extension, name))
-                self._whole_of = selection.artifact
+                request = self._whole_request()
+                self._whole_of = find(self.installed, self.host, request, partial(self._load_first, name)).artifact
             if self._whole_of:
                 self.extension(name)
-        return name in self._extensions
+        return name in self._modules
 
     def load_if_usable(self) -> None:
         """Load CPU kernels if usable ones exist; errors are left for `require` to raise."""
         with self.lock, suppress(KernelWheelError), self._os_errors():
             self.installed.read_again()
-            find(self.installed, self.host, self._request("cpu", None), partial(self._load, device="cpu"))
+            find(self.installed, self.host, Request("cpu"), partial(self._load, "cpu"))
 
     def info(self) -> dict[str, Any]:
         """What was built and whether it fits this machine, as plain JSON values."""
@@ -165,23 +168,26 @@ class Kernels:
         """Add the driver and the GPUs to the Host, so that checks cover them; initialises CUDA if there is a GPU."""
         self.host = hosts.with_gpus(self.host)
 
-    def _whole(self, use: Callable[[Artifact], object]) -> Artifact:
-        """The one Artifact that all modules and extensions come from, as they may share types."""
+    def _obtain(self, request: Request, load: Callable[[Artifact], object]) -> Artifact:
+        """Find the first Artifact that fits, or have one compiled; verify and load it. Raises if none can be had."""
         package = self.installed
-        if self._whole_of is None:
-            with self._os_errors():
-                package.read_again()
-                if package.damage:  # before the settings, which need the manifest
-                    raise package.damage
-                self._whole_of = self._use(self._whole_request(), use)
-                package.in_use = True
-        return self._whole_of
+        if request.device == "cuda":
+            self._gpus()
+        selection = find(package, self.host, request, load)
+        if selection.error:
+            raise selection.error
+        if selection.artifact:
+            return selection.artifact
+        from . import progress
+        from .compile_into_store import compile_into_store
 
-    def _whole_request(self) -> Request:
-        """The Request for kernels that are one file for CPU and GPU: for the GPUs, where there are any."""
-        package = self.installed
-        on = self.host.cuda and package.can_use_cuda and compiles_cuda(package.cuda, "cuda")
-        return self._request("cuda" if on and self._gpus(hosts.with_listed_gpus) else "cpu", None)
+        say = progress.printer(package.package)
+        artifact, _ = compile_into_store(package, self.host, request, package.settings, say)
+        if unfit := against(artifact, request, self.host, package.wanted_of(artifact)):
+            just_made = "these kernels were just compiled here with the current settings"
+            raise incompatible(package.package, request.device, unfit, just_made)
+        load(artifact)  # outside the store's lock, so that others need not wait
+        return artifact
 
     def _request(self, device: str, index: int | None) -> Request:
         """The Request of a call, for one GPU if `index` names it."""
@@ -192,32 +198,15 @@ class Kernels:
             capability = torch.cuda.get_device_capability(index)
         return Request(device, capability)
 
-    def _use(self, request: Request, use: Callable[[Artifact], object]) -> Artifact:
-        """Find or compile the Artifact for a request, and use it; raises if neither is possible."""
-        package = self.installed
-        if request.device == "cuda":
-            self._gpus()
-        selection = find(package, self.host, request, use)
-        if selection.error:
-            raise selection.error
-        if selection.artifact:
-            return selection.artifact
-        from . import progress
-        from .compile_into_store import compile_into_store
+    def _whole_request(self) -> Request:
+        """The Request for the one Artifact of all modules and extensions, as they may share types: each is one file for
+        CPU and GPU, and for the GPUs, where there are any.
+        """
+        content = self.installed.content
+        on = self.host.cuda and self.installed.settings.cuda != "off" and (content is None or can_use_cuda(content))
+        return Request("cuda" if on and self._gpus(hosts.with_listed_gpus) else "cpu")
 
-        with progress.shown(package.package) as say:
-            artifact, _ = compile_into_store(package, self.host, request, package.settings, say)
-        if unfit := against(artifact, request, self.host, package.wanted_of(artifact)):
-            raise incompatible(
-                package.package,
-                request.device,
-                unfit,
-                "these kernels were just compiled here with the current settings",
-            )
-        use(artifact)  # outside the store's lock, so that others need not wait
-        return artifact
-
-    def _load(self, artifact: Artifact, device: str) -> None:
+    def _load(self, device: str, artifact: Artifact) -> None:
         """Verify and load an Artifact's operators for a device type; a second call does nothing."""
         for name in needed_for(device):  # all Artifacts of these sources have the same CPU library
             if name not in self._loaded:
@@ -225,21 +214,19 @@ class Kernels:
                 self._loaded[name] = artifact
                 self.installed.in_use = True
 
-    def _import(self, name: str, artifact: Artifact) -> None:
-        """Import the first module requested; if the loader rejects it, the search goes on."""
-        verify_modules(artifact, besides=name)
-        if name in artifact.manifest.modules:
-            self._modules[name] = import_module(self.installed.package, name, artifact)
-
-    def _load_extension(self, name: str, artifact: Artifact) -> None:
-        """Load the first extension requested; if the loader rejects it, the search goes on."""
-        library = artifact.manifest.extension_library(name)
-        if library and not artifact.manifest.is_of_a_family(library):
-            self._extensions[name] = load_extension(name, artifact)
+    def _load_first(self, name: str, artifact: Artifact) -> None:
+        """Load the first module or extension requested; if it, or another one, is not intact, the search goes on."""
+        first = library_of(name, artifact)
+        for library in artifact.manifest.libraries:
+            if library != first:
+                artifact.verify_library(library)
+        if first and not artifact.manifest.is_of_a_family(first):
+            self._modules[name] = load_module(self.installed.package, name, artifact)
+        self.installed.in_use = True
 
     def _refuse_other_family(self, name: str, artifact: Artifact) -> None:
         """Raise an error if the kernels of an extension are for one family of GPUs, and these are others."""
-        library = artifact.manifest.extension_library(name)
+        library = library_of(name, artifact)
         if library and artifact.manifest.is_of_a_family(library):
             driver = self.host.driver
             found = (capability_mismatch(artifact.manifest, each, driver, [library]) for each in self._gpus())

@@ -17,46 +17,36 @@ from .kernels import Kernels
 _LOADED_FOR = ("__all__", "__version__")
 
 
-def stand_for_module(
-    name: str, package: str, distribution: str
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+def import_lazily(name: str, package: str, distribution: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Import a module of the package in place of the module `name`: now, if that takes no compile, or at first use.
 
     Returns:
         The functions `__getattr__` and `__dir__` of the module that is replaced (PEP 562).
     """
 
-    def become() -> ModuleType:
-        stood = sys.modules.get(name)  # the loader of the module puts that in its place
-        module = _kernels(package, distribution).extension(name)
-        assert module is not None
-        _replace(name, stood, module)
+    def compiled() -> ModuleType:
+        placeholder = sys.modules.get(name)  # the loader of the module puts that in its place
+        module = _kernels(package, distribution).module(name)
+        _replace(name, placeholder, module)
         return module
 
     def attribute(asked: str) -> Any:
         if asked.startswith("__") and asked.endswith("__") and asked not in _LOADED_FOR:
             raise AttributeError(f"module {name!r} has no attribute {asked!r}")
-        return getattr(become(), asked)
+        return getattr(compiled(), asked)
 
     if _kernels(package, distribution).extension_if_usable(name):
-        become()
-    return attribute, lambda: dir(become())
+        compiled()
+    return attribute, lambda: dir(compiled())
 
 
-def stand_for_operators(
-    name: str, package: str, distribution: str
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+def load_operators(name: str, package: str, distribution: str) -> None:
     """Load an extension's operators: nothing tells when `torch.ops` is first asked for them.
 
     Raises:
         KernelWheelError: as `Kernels.extension`.
     """
     _kernels(package, distribution).extension(name)
-
-    def attribute(asked: str) -> Any:
-        raise AttributeError(f"module {name!r} has no attribute {asked!r}: its operators are in torch.ops")
-
-    return attribute, lambda: []
 
 
 def _kernels(package: str, distribution: str) -> Kernels:
@@ -66,7 +56,7 @@ def _kernels(package: str, distribution: str) -> Kernels:
     does next, such as registering a fake kernel, may need kernels that do not fit or are still to be compiled.
     """
     kernels = Kernels.constructed.get(package) or Kernels(package, version(distribution), _home(package) / "_native")
-    if _is_looked_after(package):
+    if _runs_a_command(package):
         sys.exit(import_module(f"{package}._kernelwheel.__main__").main(package, sys.argv[1:]))
     return kernels
 
@@ -81,16 +71,16 @@ def _home(package: str) -> Path:
     return Path(folders[0]) if folders else around
 
 
-def _is_looked_after(package: str) -> bool:
+def _runs_a_command(package: str) -> bool:
     """Whether this process runs a command such as `cache build`, which must import a package that does not fit."""
     return ("-m", f"{package}._kernelwheel") in zip(sys.orig_argv, sys.orig_argv[1:], strict=False)
 
 
-def _replace(name: str, stood: ModuleType | None, module: ModuleType) -> None:
-    """Put the compiled module in the place of the one that stood for it, for those who have imported that one too."""
+def _replace(name: str, placeholder: ModuleType | None, module: ModuleType) -> None:
+    """Put the compiled module in the place of its placeholder, for those who have imported that one too."""
     sys.modules[name] = module
-    if stood is not None and stood is not module:
-        vars(stood).update({key: value for key, value in vars(module).items() if not key.startswith("__")})
+    if placeholder is not None and placeholder is not module:
+        vars(placeholder).update({key: value for key, value in vars(module).items() if not key.startswith("__")})
     parent, _, last = name.rpartition(".")
-    if parent and getattr(sys.modules.get(parent), last, None) is stood:
+    if parent and getattr(sys.modules.get(parent), last, None) is placeholder:
         setattr(sys.modules[parent], last, module)

@@ -4,10 +4,8 @@ What was verified is what is loaded: the loader gets a path to the open file tha
 what the file's own path leads to by then. The descriptor stays open, for two reasons. The loader takes two libraries
 of one name for one, and a number that is in use is not given out again. And debuggers open that path, too.
 
-A sealed copy in memory (memfd_create) would also be safe from those who may write to the file in place, but they are
-trusted to run code anyway. It takes up to as long again as the digest (1 ms for splat's 3 MB, 100 ms for 100 MB), and
-each process would have a copy of its own in memory. /proc/PID/maps, from which profilers and core dumps take names,
-would name no file, and a cache on a file system mounted noexec would run nevertheless.
+Not a sealed copy in memory (memfd_create): each process would have its own, profilers would find no file's name, and
+those who may write to the file in place are trusted to run code anyway.
 
 Whether the Artifact fits is for the caller to check.
 """
@@ -35,13 +33,6 @@ _LACKS = (errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EIO, errno.ESTALE, err
 _given: set[str] = set()
 
 
-def verify_modules(artifact: Artifact, besides: str) -> None:
-    """Check every module of an Artifact but one against its manifest, before that one is imported."""
-    for name, library in artifact.manifest.modules.items():
-        if name != besides:
-            artifact.verify_library(library)
-
-
 def needed_for(device: str) -> tuple[str, ...]:
     """The device types whose libraries a call needs, in load order: the CPU library defines the operators."""
     return ("cpu", "cuda") if device == "cuda" else ("cpu",)
@@ -54,36 +45,38 @@ def load_operators(artifact: Artifact, device: str) -> None:
             _load_file(artifact, library)
 
 
-def load_extension(name: str, artifact: Artifact) -> ModuleType | None:
-    """Load the verified library of an extension: a module under its own name; operators, which gives None."""
-    library = artifact.manifest.extension_library(name)
+def library_of(name: str, artifact: Artifact) -> Library | None:
+    """The library of an extension, or of a module that CMake made."""
+    manifest = artifact.manifest
+    return manifest.extension_library(name) if manifest.extensions else manifest.modules.get(name)
+
+
+def load_module(package: str, name: str, artifact: Artifact) -> ModuleType | None:
+    """Load the verified library of an extension, or of a module that CMake made, which is imported within the package.
+
+    Returns:
+        The module; None for an extension of operators.
+    """
+    library = library_of(name, artifact)
     if library is None:
-        raise _no_module(name, artifact)
+        manifest = artifact.manifest
+        added = (
+            f"declared as an extension: {name}"
+            if manifest.extensions
+            else f"added by kernelwheel_add_pybind11_module({name} ...)"
+        )
+        there = [str(each["name"]) for each in manifest.extensions.values()] or list(manifest.modules)
+        raise IncompatibleArtifactError(
+            f"{package} has no module {name}",
+            required=f"a module {added}",
+            found=f"{artifact.folder}: " + (", ".join(there) or "only operators"),
+            remedies=["use one of these, or add the module and reinstall the package"],
+        )
     if library.module:
-        return _import_file(name, artifact, library)
+        full_name = name if artifact.manifest.extensions else f"{package}._native.{name}"
+        return _import_file(full_name, artifact, library)
     _load_file(artifact, library)
     return None
-
-
-def import_module(package: str, name: str, artifact: Artifact) -> ModuleType:
-    """Import a module of an Artifact after verifying it, under a name that is unique to the package."""
-    library = artifact.manifest.modules.get(name)
-    if library is None:
-        raise _no_module(name, artifact)
-    return _import_file(f"{package}._native.{name}", artifact, library)
-
-
-def _no_module(name: str, artifact: Artifact) -> IncompatibleArtifactError:
-    package = artifact.manifest.package
-    tables = bool(artifact.manifest.extensions)
-    there = [str(each["name"]) for each in artifact.manifest.extensions.values()] or list(artifact.manifest.modules)
-    added = f"declared as an extension: {name}" if tables else f"added by kernelwheel_add_pybind11_module({name} ...)"
-    return IncompatibleArtifactError(
-        f"{package} has no module {name}",
-        required=f"a module {added}",
-        found=f"{artifact.folder}: " + (", ".join(there) or "only operators"),
-        remedies=["use one of these, or add the module and reinstall the package"],
-    )
 
 
 @contextmanager

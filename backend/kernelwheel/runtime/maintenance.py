@@ -17,7 +17,7 @@ from pathlib import Path
 
 from .errors import StoreError
 from .files import is_folder
-from .inventory import GONE, UNREADABLE, Entry, Inventory, find_damage, size_of, take_inventory, versions
+from .inventory import UNREADABLE, Entry, Inventory, find_damage, size_of, take_inventory, versions
 from .locks import exclusive
 from .store import WHOLE, Store
 from .store_lock import DAY, making
@@ -71,9 +71,8 @@ def verify_entries(store: Store) -> tuple[Inventory, tuple[DamagedEntry, ...]]:
         except UNREADABLE as error:
             damaged.append(DamagedEntry(entry, error.found, None))
             continue
-        if not damage or damage == GONE:
-            continue
-        damaged.append(DamagedEntry(entry, damage, _put_away(entry)))
+        if damage:
+            damaged.append(DamagedEntry(entry, damage, _put_away(entry)))
     return seen, tuple(damaged)
 
 
@@ -104,11 +103,12 @@ def clean_builds(store: Store, before: float, because: str) -> Cleaning:
     except (StoreError, OSError) as error:
         return Cleaning((), (f"{store.builds}: {error}",))
     for path in old:
+        found = Removed("build", "", path.name, size_of(path), because)
         try:
-            with exclusive(path.with_suffix(".lock"), give_up):
-                removed.append(Removed("build", "", path.name, size_of(path), because))
+            with exclusive(path.with_suffix(".lock"), _give_up):
                 (path / WHOLE).unlink(missing_ok=True)  # first, so that a partly removed folder is not reused
                 shutil.rmtree(path)
+            removed.append(found)
         except (OSError, _Busy) as error:
             skipped.append(f"{path}: {error}")
     return Cleaning(tuple(removed), tuple(skipped))
@@ -119,28 +119,20 @@ def together(one: Cleaning, other: Cleaning) -> Cleaning:
     return Cleaning(one.removed + other.removed, one.skipped + other.skipped)
 
 
-def remove(store: Store, reasons: Mapping[Path, str]) -> Iterator[Removed]:
-    """Remove one version's entries, by folder with the reason, and all that is damaged or left of dead makers."""
-    before = list(leftovers(store))
-    if not before and not any(doomed(store, reasons)):
-        return
-    with making(store, give_up):  # entering removes the leftovers
-        after = {left.name for left in leftovers(store)}
-        yield from (left for left in before if left.name not in after)
-        for kind, path, because in doomed(store, reasons):
-            size = size_of(path)
-            if _discard(store, path):
-                yield Removed(kind, store.version, path.name, size, because)
-
-
 def clean(stores: Sequence[Store], reasons: Mapping[Path, str]) -> Cleaning:
-    """Clean each version's Store, unless it is unsafe or in use."""
+    """Remove versions' entries, by folder with the reason, and all that is damaged or left of dead makers; not from a
+    Store that is unsafe or in use.
+    """
     removed: list[Removed] = []
     skipped: list[str] = []
     for store in stores:
         try:
             store.guard.check(store.root)
-            removed.extend(remove(store, reasons))
+            if waste := dict(_waste(store, reasons)):
+                with making(store, _give_up):  # entering removes the leftovers
+                    for path, each in waste.items():
+                        if not os.path.lexists(path) if each.kind == "leftover" else _discard(store, path):
+                            removed.append(each)
         except (StoreError, _Busy) as error:
             skipped.append(f"version {store.version}: {error}")
         except OSError as error:
@@ -152,24 +144,17 @@ class _Busy(Exception):
     pass
 
 
-def give_up(*_: object) -> None:
-    """Do not wait for a lock."""
+def _give_up(*_: object) -> None:
     raise _Busy("in use by another process; try again when it is done")
 
 
-def leftovers(store: Store) -> Iterator[Removed]:
-    """What dead makers left."""
-    for path in _inside(store.root / ".work"):
-        yield Removed("leftover", store.version, path.name, size_of(path), "its maker is dead")
-
-
-def doomed(store: Store, reasons: Mapping[Path, str]) -> Iterator[tuple[str, Path, str]]:
-    """What to remove of one version besides leftovers: (kind, path, reason)."""
-    for path in _inside(store.root / ".quarantine"):
-        yield "quarantine", path, "damaged"
-    for path, because in reasons.items():
-        if path.parent == store.root:
-            yield "entry", path, because
+def _waste(store: Store, reasons: Mapping[Path, str]) -> Iterator[tuple[Path, Removed]]:
+    """What to remove of one version."""
+    found = [("leftover", path, "its maker is dead") for path in _inside(store.root / ".work")]
+    found += [("quarantine", path, "damaged") for path in _inside(store.root / ".quarantine")]
+    found += [("entry", path, because) for path, because in reasons.items() if path.parent == store.root]
+    for kind, path, because in found:
+        yield path, Removed(kind, store.version, path.name, size_of(path), because)
 
 
 def _inside(folder: Path) -> list[Path]:

@@ -1,10 +1,7 @@
-r"""The manifest: what an Artifact was built from, with what tools and settings, and what it requires.
+"""The manifest: what an Artifact was built from, with what tools and settings, and what it requires.
 
 Wheels and the Store share one schema. The file carries its own digest: `digest` is the sha256 of the file with these
-64 digits replaced by zeros. It does not prove who wrote the file, only that it has not changed since. To check it:
-
-    digest=$(sed -n 's/^ "digest": "\(.*\)",$/\1/p' manifest.json)
-    sed "s/$digest/$(printf %064d 0)/" manifest.json | sha256sum    # prints the same digest
+64 digits replaced by zeros. It does not prove who wrote the file, only that it has not changed since.
 """
 
 from __future__ import annotations
@@ -30,7 +27,6 @@ SCHEMA = 7
 FILE = "manifest.json"
 LARGEST = 4 << 20  # bytes in the file: enough for 30 000 source files
 MOST_NESTED = 1000  # objects and lists in total, nested or not: far fewer than Python's own stack can take
-LONGEST_NUMBER = 15  # digits
 ZEROS = "0" * 64
 
 
@@ -103,7 +99,7 @@ class Manifest(Record):
     @property
     def extensions(self) -> dict[str, Mapping[str, Any]]:
         """The extensions in its Plan, as JSON values, by the file of their library."""
-        return {self._file_of(extension["name"]): extension for extension in self.content["extensions"]}
+        return {library_file(extension["name"]): extension for extension in self.content["extensions"]}
 
     @property
     def uses_cuda(self) -> bool:
@@ -118,11 +114,8 @@ class Manifest(Record):
 
     def extension_library(self, extension: str) -> Library | None:
         """The library of an extension, by its name."""
-        file = self._file_of(extension)
+        file = library_file(extension)
         return next((library for library in self.libraries if library.file == file), None)
-
-    def _file_of(self, extension: str) -> str:
-        return library_file(extension)
 
     def is_of_a_family(self, library: Library) -> bool:
         """Whether a library's kernels are for one family of GPUs only, as its extension declares."""
@@ -165,14 +158,7 @@ def content_of(descriptor: int) -> bytes:
 def from_bytes(text: bytes, where: str | Path) -> Manifest:
     """Parse the bytes of a `manifest.json`; `where` is named in errors."""
     try:
-        values = parse(text)
-    except OtherSchema as error:
-        raise OtherSchemaError(
-            "the manifest has a schema that this version does not read",
-            required=f"schema {SCHEMA}",
-            found=f"{error} in {where}",
-            remedies=["reinstall the package: its files come from two different versions"],
-        ) from None
+        values = parse(text, where)
     except (ValueError, RecursionError) as error:
         raise corrupt(where, str(error)) from error
     del values["schema"], values["digest"]
@@ -184,11 +170,7 @@ def from_bytes(text: bytes, where: str | Path) -> Manifest:
     return Manifest(**values, requires=requires, libraries=libraries)
 
 
-class OtherSchema(Malformed):
-    """The manifest was written by another version of this package."""
-
-
-def parse(text: bytes) -> dict[str, Any]:
+def parse(text: bytes, where: str | Path) -> dict[str, Any]:
     """The JSON values of a manifest, fully checked."""
     if len(text) > LARGEST:
         raise Malformed(f"it is larger than {LARGEST} bytes")
@@ -198,7 +180,12 @@ def parse(text: bytes) -> dict[str, Any]:
     if type(values) is not dict or "schema" not in values:
         raise Malformed("it has no schema")
     if values["schema"] != SCHEMA:
-        raise OtherSchema(f"schema {short(values['schema'])}")
+        raise OtherSchemaError(
+            "the manifest has a schema that this version does not read",
+            required=f"schema {SCHEMA}",
+            found=f"schema {short(values['schema'])} in {where}",
+            remedies=["reinstall the package: its files come from two different versions"],
+        )
     digest: Any = values.get("digest")
     if not is_digest(digest):
         raise Malformed("it has no digest")
@@ -215,19 +202,11 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return values
 
 
-def _integer(digits: str) -> int:
-    if len(digits) > LONGEST_NUMBER:
-        raise Malformed(f"it has a number with {len(digits)} digits")
-    return int(digits)
-
-
 def _no_number(text: str) -> None:
     raise Malformed(f"it has the number {short(text)}")
 
 
-_JSON = json.JSONDecoder(
-    object_pairs_hook=_object, parse_int=_integer, parse_float=_no_number, parse_constant=_no_number
-)
+_JSON = json.JSONDecoder(object_pairs_hook=_object, parse_float=_no_number, parse_constant=_no_number)
 
 
 def verified(descriptor: int, library: Library, path: Path) -> int:

@@ -146,7 +146,6 @@ class Guard(Record):
                 members = HOST_PLATFORM.group_writers(descriptor, info)
                 if members is not None and all(map(self.trust.includes, members)):
                     return  # as a user's private group
-                raise self._unsafe(path, info, "folder", _said_of(members, info))
         raise self._unsafe(path, info, "folder")
 
     def _open_inner(self, parent: int, name: str, path: Path, make: int | None) -> int:
@@ -165,7 +164,7 @@ class Guard(Record):
     def _is_ours_alone(self, info: os.stat_result) -> bool:
         return self.trust.everyone or (self.trust.includes(info.st_uid) and not HOST_PLATFORM.others_may_write(info))
 
-    def _unsafe(self, path: Path, info: os.stat_result, kind: str, group: str = "") -> StoreError:
+    def _unsafe(self, path: Path, info: os.stat_result, kind: str) -> StoreError:
         right_kind = stat.S_ISDIR(info.st_mode) if kind == "folder" else stat.S_ISREG(info.st_mode)
         if not right_kind:
             remedy = f"remove {path}"
@@ -178,7 +177,7 @@ class Guard(Record):
             required=f"a {kind} (not a link) that only root, this user and those in {self.trust_variable} can write "
             "to, because loading a library runs its code",
             found=f"{stat.filemode(info.st_mode)}, owner {info.st_uid}, group {info.st_gid}, "
-            f"this user {HOST_PLATFORM.user()}" + (f"; {group}" if group else ""),
+            f"this user {HOST_PLATFORM.user()}",
             remedies=[remedy, f"or set {self.variable} to another folder"],
         )
 
@@ -209,13 +208,3 @@ def _made(name: str, parent: int, mode: int, exactly: bool) -> int:
 def _exchanged(old: int, new: int) -> int:
     os.close(old)
     return new
-
-
-def _said_of(members: set[int] | None, info: os.stat_result) -> str:
-    """What is known of the members of a folder's group, for an error."""
-    if members is not None:
-        return f"its group has the members {', '.join(map(str, sorted(members)))}"
-    return (
-        f"the members of group {info.st_gid} cannot be told: it has an access control list, or the user database does "
-        "not list the owner and this user in that group, as a directory service (SSSD, Active Directory) need not"
-    )

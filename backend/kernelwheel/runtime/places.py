@@ -6,14 +6,12 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from .errors import SettingsError, StoreError
+from .errors import StoreError
 from .permissions import Guard, Trust
 from .platforms import HOST_PLATFORM
-from .settings import Settings
+from .settings import EVERYONE, Settings
 from .store import Store
 from .variables import cache_home, own_variable
-
-EVERYONE = "everyone"
 
 
 def default_folder() -> Path:
@@ -48,24 +46,8 @@ def trust_of(settings: Settings) -> Trust:
             "aside or given by the program's file (setuid, setgid, capabilities; AT_SECURE)",
             remedies=["install a wheel that was built for this machine"],
         )
-    return Trust(
-        frozenset(_number_of(name, settings) for name in settings.trusted_owners if name != EVERYONE),
-        EVERYONE in settings.trusted_owners,
-    )
-
-
-def _number_of(user: str, settings: Settings) -> int:
-    if user.isdecimal() and len(user) <= 10:
-        return int(user)
-    number = HOST_PLATFORM.number_of(user)
-    if number is None:
-        raise SettingsError(
-            f"option 'trusted-owners' names {user!r}, but there is no such user on this machine",
-            required=f"user names or numbers, or {EVERYONE}",
-            found=f"{user!r} from {settings.origin('trusted-owners')}",
-            remedies=["correct the name, or use the user's number (id -u)"],
-        )
-    return number
+    named = settings.trusted_owners
+    return Trust(frozenset(int(user) for user in named if user != EVERYONE), EVERYONE in named)
 
 
 def temporary_guard(package: str, trust: Trust) -> Guard:

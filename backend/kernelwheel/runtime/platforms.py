@@ -85,18 +85,6 @@ class Linux:
         return True
 
     @staticmethod
-    def stopped_holder(path: Path) -> int | None:
-        """A process of this user's that has a file open and was stopped, as by Ctrl-Z or a debugger (proc(5): T)."""
-        for process in Path("/proc").glob("[1-9]*"):
-            try:
-                state = (process / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[0]
-                if state in "Tt" and any(each.samefile(path) for each in (process / "fd").iterdir()):
-                    return int(process.name)
-            except (OSError, IndexError):  # it has ended, or is another user's
-                continue
-        return None
-
-    @staticmethod
     def path_of(descriptor: int) -> str:
         """A path to an open file itself, wherever it was moved, for as long as the descriptor is open.
 
@@ -128,16 +116,6 @@ class Linux:
     def stands_for_many(number: int, kind: str = "uid") -> bool:
         """Whether a number stands for all users, or groups, that have none here: user_namespaces(7), "Unmapped"."""
         return number == _overflow(kind) and _contents(f"/proc/self/{kind}_map").split() != [b"0", b"0", b"4294967295"]
-
-    @staticmethod
-    def number_of(user: str) -> int | None:
-        """The number of a user; None if there is no such user."""
-        import pwd
-
-        try:
-            return pwd.getpwnam(user).pw_uid
-        except KeyError:
-            return None
 
     @staticmethod
     def others_may_write(info: os.stat_result) -> bool:

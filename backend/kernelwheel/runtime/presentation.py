@@ -13,15 +13,16 @@ from .manifest import Manifest
 from .selection import Selection
 
 
-def view_selection(selection: Selection, capability: str | None = None) -> dict[str, Any]:
+def view_selection(selection: Selection) -> dict[str, Any]:
     """What a call does, as plain JSON values; `capability` is that of the call's GPU."""
+    capability = selection.request.capability
     return {
-        "device": selection.device,
+        "device": selection.request.device,
         "outcome": selection.outcome,
         "because": selection.because,
         "artifact": str(selection.artifact.folder) if selection.artifact else None,
         "remedies": list(selection.error.remedies) if selection.error else [],
-        "capability": capability,
+        "capability": "{}.{}".format(*capability) if capability else None,
     }
 
 
@@ -82,9 +83,8 @@ def targets_text(manifest: Manifest) -> str:
     return f"CPU; CUDA {manifest.requires.driver}: {'; '.join(cuda)}" if cuda else "CPU"
 
 
-def entry_text(view: Mapping[str, Any], now: float) -> str:
-    """One line for an entry: version, fingerprint, size, age, targets, and whether it fits."""
-    made = datetime.fromisoformat(view["made"]).timestamp()
+def entry_text(view: Mapping[str, Any]) -> str:
+    """One line for an entry: version, fingerprint, size, when it was made, targets, and whether it fits."""
     if view["damage"]:
         worth = f"damaged: {view['damage']}"
     elif view["unread"]:
@@ -96,22 +96,13 @@ def entry_text(view: Mapping[str, Any], now: float) -> str:
             "does not fit" if any(m["device"] == "cpu" for m in view["mismatches"]) else "fits CPU calls, not CUDA's"
         )
         worth = f"{scope}: " + ", ".join(dict.fromkeys(m["dimension"] for m in view["mismatches"]))
-    parts = (view["version"], view["fingerprint"][:12], size_text(view["size"]), age_text(now - made))
+    parts = (view["version"], view["fingerprint"][:12], size_text(view["size"]), view["made"][:10])
     return "  ".join([*parts, *([view["kernels"]] if view["kernels"] else []), worth])
 
 
 def size_text(size: int) -> str:
     """A size in MB: `0.06 MB`."""
     return f"{size / 1e6:.2f} MB"
-
-
-def age_text(seconds: float) -> str:
-    """An age in its largest whole unit: `3 days old`."""
-    for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
-        count = int(seconds // length)
-        if count >= 1:
-            return f"{count} {unit}{'s' * (count > 1)} old"
-    return "new"
 
 
 def rows_text(rows: Sequence[tuple[str, str]]) -> str:

@@ -6,12 +6,13 @@ shows it to people.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Literal
 
 from . import compatible
 from .artifact import Artifact
 from .compatible import Mismatch, Wanted, capability_mismatch, check
+from .content import needs_cuda
 from .errors import KernelWheelError
 from .host import Host
 from .no_kernels import always_compiled, incompatible, no_artifact, no_gpu
@@ -19,7 +20,6 @@ from .record import Record
 from .variables import own_variable
 
 if TYPE_CHECKING:
-    from .architectures import ArchList
     from .installed import InstalledPackage
 
 
@@ -29,14 +29,15 @@ class Request(Record):
     device: str  # `cpu` or `cuda`
     # the compute capability of the GPU that a call runs on; None for all GPUs of the Host
     capability: tuple[int, int] | None = None
-    build: bool = False  # whether this is `cache build`, which loads nothing and may target GPUs of other machines
-    targets: ArchList | None = None  # the architectures that a build must serve, if any are named
+    # of `cache build`, which loads nothing and may be for GPUs of other machines: what rules CUDA kernels out, of what
+    # rules them out here
+    build: Callable[[Artifact, tuple[Mismatch, ...]], tuple[Mismatch, ...]] | None = None
 
 
 class Selection(Record):
     """The outcome of a request."""
 
-    device: str  # `cpu` or `cuda`
+    request: Request
     outcome: Literal["load", "compile", "fail"]  # `load` (for a build: nothing to compile), `compile` or `fail`
     because: str  # why, in one or a few lines
     artifact: Artifact | None = None  # what is loaded
@@ -46,11 +47,11 @@ class Selection(Record):
 def select(request: Request, host: Host, candidates: Iterable[Artifact], installed: InstalledPackage) -> Selection:
     """Load the first candidate that fits, compile, or fail."""
     if installed.damage:
-        return failed(request.device, installed.damage)
+        return failed(request, installed.damage)
     if request.device == "cuda" and not request.build and not host.capabilities:
         missing = no_gpu(host)
         error = incompatible(installed.package, "cuda", [missing, *against_own(request, host, installed)])
-        return Selection(request.device, "fail", missing.found, error=error)
+        return Selection(request, "fail", missing.found, error=error)
     for_one = None  # for the call's GPU alone: one for all GPUs is better, as a process loads one library for CUDA
     try:
         for artifact in candidates:
@@ -67,20 +68,18 @@ def select(request: Request, host: Host, candidates: Iterable[Artifact], install
     return _fitting(request, for_one) if for_one else _where_none_fits(request, host, installed)
 
 
-def failed(device: str, error: KernelWheelError, before: str = "") -> Selection:
+def failed(request: Request, error: KernelWheelError, before: str = "") -> Selection:
     """A request that ends in an error; `before` is put in front of it, to say what led there."""
-    return Selection(device, "fail", f"{before}{error.problem} (found: {error.found})", error=error)
+    return Selection(request, "fail", f"{before}{error.problem} (found: {error.found})", error=error)
 
 
 def against(artifact: Artifact, request: Request, host: Host, wanted: Wanted) -> tuple[Mismatch, ...]:
     """The mismatches that rule an Artifact out for a request; empty if it fits."""
-    if request.targets:
-        host = host._replace(capabilities=())
     found = compatible.for_device(check(artifact.manifest, host, wanted), request.device)
     if request.device != "cuda":
         return found
-    if request.build and not found:
-        return compatible.shortfall(artifact.manifest, host, request.targets, in_store=artifact.store is not None)
+    if request.build:
+        return request.build(artifact, found)
     if request.capability is None:
         return found
     # The other visible GPUs may be of a different generation.
@@ -102,22 +101,9 @@ def own_cpu_kernels(host: Host, installed: InstalledPackage) -> Artifact | None:
     return installed.artifact if fits else None
 
 
-def compiles_cuda(option: str, device: str, whole: bool = False, needed: bool = False) -> bool:
-    """Whether what is compiled at run time has CUDA kernels: what the option `cuda` means there, and only here.
-
-    Args:
-        option: its value. off: never. auto: for a GPU, and where nothing can be built without CUDA. on: also for a call
-            on the CPU, if one library serves both.
-        device: what kernels are requested for, `cpu` or `cuda`.
-        whole: whether one library serves CPU and GPU, as modules and extensions do.
-        needed: whether something in the package cannot be built without CUDA.
-    """
-    return option != "off" and (device == "cuda" or (whole and (needed or option == "on")))
-
-
 def _fitting(request: Request, artifact: Artifact) -> Selection:
     where = "in the store" if artifact.store else "in the wheel"
-    return Selection(request.device, "load", f"the kernels {where} fit", artifact)
+    return Selection(request, "load", f"the kernels {where} fit", artifact)
 
 
 def _where_none_fits(request: Request, host: Host, installed: InstalledPackage) -> Selection:
@@ -126,12 +112,12 @@ def _where_none_fits(request: Request, host: Host, installed: InstalledPackage) 
     if installed.artifact is None:
         because = "no kernels are installed with the package, as in an editable install"
     elif not own:
-        because = f"jit is always ({installed.jit_origin})"
-        own = (always_compiled(installed.package, installed.jit_origin),)
+        origin = str(installed.settings.origin("jit"))
+        because, own = f"jit is always ({origin})", (always_compiled(installed.package, origin),)
     if obstacle := _obstacle_to_compile(request, own, installed):
         error = incompatible(installed.package, request.device, own, obstacle)
-        return Selection(request.device, "fail", f"{because}; {obstacle}", error=error)
-    return Selection(request.device, "compile", because)
+        return Selection(request, "fail", f"{because}; {obstacle}", error=error)
+    return Selection(request, "compile", because)
 
 
 def _obstacle_to_compile(request: Request, own: Iterable[Mismatch], installed: InstalledPackage) -> str:
@@ -139,13 +125,15 @@ def _obstacle_to_compile(request: Request, own: Iterable[Mismatch], installed: I
 
     An explicit `cache build` is not stopped by `never` or `off`.
     """
-    if request.device == "cuda" and not request.build and not compiles_cuda(installed.cuda, "cuda"):
-        return f"cuda is off ({installed.cuda_origin})"
+    settings, content = installed.settings, installed.content
+    if request.device == "cuda" and not request.build and settings.cuda == "off":
+        return f"cuda is off ({settings.origin('cuda')})"
     if installed.jit == "never" and not request.build:
-        return f"jit is never ({installed.jit_origin})"
-    if not installed.has_sources:
+        return f"jit is never ({settings.origin('jit')})"
+    if not installed.source or not content:
         return "no sources are installed to compile from"
-    if request.device == "cpu" and not request.build and installed.needs_cuda and installed.untargeted:
+    targeted = settings.cuda == "on" or settings.archs  # if not, kernels are for the GPUs of this process alone
+    if request.device == "cpu" and not request.build and needs_cuda(content) and not targeted:
         variable = own_variable(installed.package, "cuda")
         return f"without a GPU, it is compiled only on request: {variable}=on, for TORCH_CUDA_ARCH_LIST or all GPUs"
     if installed.jit != "always" and not all(mismatch.compile_cures for mismatch in own):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import platform
 import shutil
@@ -59,21 +58,6 @@ def prepare(store: Store) -> None:
         raise store.unwritable(error) from error
 
 
-def require_writable(store: Store) -> None:
-    """Raise the error with which `prepare` would fail, as far as can be seen without making anything."""
-    try:
-        with suppress(FileNotFoundError):
-            store.guard.check(store.root / ".work")
-        for folder in (store.root, store.root / ".work"):
-            there = next(place for place in (folder, *folder.parents) if place.exists())
-            if not os.access(there, os.W_OK | os.X_OK, effective_ids=True):
-                if os.statvfs(there).f_flag & os.ST_RDONLY:
-                    raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(there))
-                raise PermissionError(errno.EACCES, "this user may not make files here", str(there))
-    except OSError as error:
-        raise store.unwritable(error) from error
-
-
 def mark() -> str:
     """The suffix of private folders' names: the machine that made them."""
     return "@" + platform.node().replace("/", "_")
@@ -81,27 +65,19 @@ def mark() -> str:
 
 def _maker(store: Store) -> str:
     try:
-        said = (store.root / ".maker").read_text(encoding="utf-8") or "another process"
+        return (store.root / ".maker").read_text(encoding="utf-8") or "another process"
     except OSError:
-        said = "another process"
-    stopped = HOST_PLATFORM.stopped_holder(store.root / ".lock")
-    ways = f"kill -CONT {stopped} lets it go on, kill -9 {stopped} ends it"
-    return f"{said}; process {stopped} is stopped: {ways}" if stopped else said
+        return "another process"
 
 
 def _remove_leftovers(store: Store) -> None:
     """Remove what dead makers left behind; another machine's after a day, as its locks may be invisible here."""
-    now = _now(store)
+    try:  # the filesystem's time at the last `sign`, because this machine's own clock may have been changed
+        now = (store.root / ".maker").stat().st_mtime
+    except OSError:
+        now = time.time()
     for left in (store.root / ".work").iterdir():
         with suppress(FileNotFoundError):
             elsewhere = "@" in left.name and not left.name.endswith(mark())
             if not elsewhere or now - left.lstat().st_mtime > DAY:
                 shutil.rmtree(left, ignore_errors=True)
-
-
-def _now(store: Store) -> float:
-    """The filesystem's time at the last `sign`, because this machine's own clock may have been changed."""
-    try:
-        return (store.root / ".maker").stat().st_mtime
-    except OSError:
-        return time.time()

@@ -6,8 +6,7 @@ Separate from `settings`: at import, one of them can be read without loading the
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 
@@ -41,17 +40,3 @@ def cache_home() -> Path | None:
     except KeyError:
         return None
     return home / ".cache" if home.is_absolute() else None
-
-
-@contextmanager
-def variable_set(name: str, value: str) -> Iterator[None]:
-    """Set a variable temporarily, for a library that takes an option no other way, then restore it."""
-    before = os.environ.get(name)
-    os.environ[name] = value
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before

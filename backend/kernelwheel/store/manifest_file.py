@@ -29,7 +29,7 @@ def to_bytes(manifest: Manifest) -> bytes:
     """
     text = signed(manifest.to_json())
     try:
-        parse(text)
+        parse(text, FILE)
     except ValueError as error:
         raise BuildError(
             f"the manifest of {manifest.package} cannot be written",

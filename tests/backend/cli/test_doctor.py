@@ -366,4 +366,4 @@ def test_an_entry_that_a_cpu_call_loads_is_not_said_to_fit_nowhere(devices: Sequ
         "mismatches": [{"dimension": "driver", "device": device} for device in devices],
     }  # fmt: skip
 
-    assert entry_text(view, 0.0).endswith(f"  {said}")
+    assert entry_text(view).endswith(f"  {said}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import io
 import os
 import shutil
 import subprocess
@@ -18,7 +17,6 @@ from kept import fill, kernels_of
 from kernelwheel.__main__ import main
 from kernelwheel.cli import cache_commands, doctor
 from kernelwheel.runtime import Kernels, progress
-from kernelwheel.runtime.cache_commands import run
 from kernelwheel.runtime.errors import BuildError, printable
 from kernelwheel.runtime.exit_status import finish
 from kernelwheel.runtime.store import Store
@@ -69,7 +67,7 @@ def run_cache(kernels: Kernels, *words: str) -> int:
     for name, each in cache_commands.COMMANDS.items():
         each.declare(commands.add_parser(name))
     args = parser.parse_args(words)
-    return finish("tiny", lambda: run(cache_commands.COMMANDS[args.cache_command], args, kernels))
+    return finish("tiny", lambda: cache_commands.COMMANDS[args.cache_command].run(args, kernels))
 
 
 def test_cache_import_of_a_wheel(tiny_checkout: Path, tmp_path: Path, capsys: Captured) -> None:
@@ -136,29 +134,10 @@ def test_an_error_that_nobody_catches() -> None:
 
 
 def test_progress(capsys: Captured) -> None:
-    with progress.shown("tiny") as say:
-        say(f"waiting for {HOSTILE}")
+    progress.printer("tiny")(f"waiting for {HOSTILE}")
 
     said = capsys.readouterr().err
     assert [line for line in said.split("\n") if not line.isprintable() or line == LINE] == []
-
-
-def test_progress_takes_one_line_of_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = io.StringIO()
-    monkeypatch.setattr(terminal, "isatty", lambda: True)
-    monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setenv("COLUMNS", "30")
-    with progress.shown("tiny") as say:
-        say("compiling")
-        say("[1/2] CXX one.cpp")
-        say(f"[2/2] CXX {'long' * 20}.cpp")
-
-    said = terminal.getvalue()
-    whole, *rewritten = said.split("\n")
-    assert whole.endswith("\rtiny: compiling")
-    assert "\rtiny: [1/2] CXX one.cpp (0 s)" in rewritten[0]
-    assert max(map(len, said.replace("\n", "\r").split("\r"))) == 29
-    assert said.endswith(" " * 29 + "\r")
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def test_a_request_is_compiled_and_its_content_is_in_the_manifest_as_it_was_aske
 ) -> None:
     request = recorded(number, tmp_path)
 
-    answer = compiler_process._run({"make": request}, lambda line: None, {})
+    answer = compiler_process.send({"make": request}, lambda line: None, {})
 
     manifest = manifests.read(Path(answer["folder"]), request["content"]["package"])
     assert manifest is not None
@@ -62,4 +62,4 @@ def test_sources_other_than_those_of_the_content_are_refused(tmp_path: Path) -> 
     request["content"]["sources"]["one.cpp"] = "0" * 64
 
     with pytest.raises(Exception, match="the native sources of tiny have changed"):
-        compiler_process._run({"make": request}, lambda line: None, {})
+        compiler_process.send({"make": request}, lambda line: None, {})

@@ -198,7 +198,7 @@ def earlier_cuda(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     machine = make_machine(tmp_path / "machine")
     torch = read_torch(make_torch(tmp_path / "site", "2.10.0+cu128", "12.8"))
     monkeypatch.setattr("kernelwheel.compiler.find_toolchain.find_torch", lambda: torch)
-    monkeypatch.setattr(compiler_process, "_run", run_here)
+    monkeypatch.setattr(compiler_process, "send", run_here)
     monkeypatch.setenv("CUDA_HOME", str(make_toolkit(tmp_path / "toolkit", "13.2.86", GPU_CODES["13.2"])))
     monkeypatch.setenv("CXX", str(make_cxx(tmp_path / "c++")))
     return machine.sources
@@ -300,7 +300,7 @@ def test_what_is_foreseen_of_a_driver_is_what_happens(
     kernels.host = kernels.host._replace(torch="2.10.0+cu128", cuda="12.8", driver=(12, 9), capabilities=((9, 0),))
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda index: (9, 0))
 
-    calls = {call.selection.device: call.selection for call in predict(kernels.installed, kernels.host)[0]}
+    calls = {call.request.device: call for call in predict(kernels.installed, kernels.host)[0]}
     with pytest.raises(BuildError, match="no usable nvcc was found"):
         kernels.require("cuda", 0)
 
@@ -321,7 +321,7 @@ def test_a_compile_with_an_nvcc_of_another_major_is_foreseen(
 
     calls, _ = predict(kernels.installed, kernels.host)
 
-    assert {call.selection.device: call.selection.outcome for call in calls} == {"cpu": "load", "cuda": "compile"}
+    assert {call.request.device: call.outcome for call in calls} == {"cpu": "load", "cuda": "compile"}
 
 
 # What binds

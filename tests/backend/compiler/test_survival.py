@@ -154,18 +154,6 @@ def test_those_who_wait_are_told_for_whom_since_when_and_where_its_log_is(small:
     assert "/there/build.log" in said
 
 
-def test_those_who_wait_for_a_process_that_was_stopped_are_told_the_way_out(small: Editable) -> None:
-    with making(small) as maker:
-        maker.send_signal(signal.SIGSTOP)
-        waiting = start(small, REQUIRE)
-        assert waiting.stderr is not None
-        said = waiting.stderr.readline()
-        maker.send_signal(signal.SIGCONT)
-    finish(waiting)
-
-    assert f"process {maker.pid} is stopped: kill -CONT {maker.pid} lets it go on, kill -9 {maker.pid} ends it" in said
-
-
 @contextmanager
 def making(editable: Editable) -> Iterator[subprocess.Popen[str]]:
     """A process that makes an entry, until it is killed."""

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kernelwheel.project import arch_choice
-from kernelwheel.runtime.architectures import Arch, ArchList
+from kernelwheel.project.arch_choice import ArchList, from_code
+from kernelwheel.runtime.architectures import Arch
 from kernelwheel.runtime.errors import SettingsError
 from standins import GPU_CODES
 
@@ -14,7 +15,7 @@ pytestmark = pytest.mark.once
 
 
 def supported(release: str) -> list[Arch]:
-    return [Arch.from_code(code) for code in GPU_CODES[release].split()]
+    return [from_code(code) for code in GPU_CODES[release].split()]
 
 
 def names(listed: tuple[Arch, ...]) -> list[str]:
@@ -208,9 +209,9 @@ def test_gencode_asks_for_sass_of_each_and_ptx_of_those_marked() -> None:
 
 @pytest.mark.parametrize("spelling", ["sm_90a", "compute_90a", "90a"])
 def test_an_architecture_is_the_same_in_every_spelling_of_nvcc(spelling: str) -> None:
-    assert Arch.from_code(spelling) == Arch.from_string("9.0a")
+    assert from_code(spelling) == Arch.from_string("9.0a")
 
 
 def test_architectures_of_two_digits_are_not_mistaken_for_older_ones() -> None:
-    assert Arch.from_code("sm_120") == Arch(12, 0)
+    assert from_code("sm_120") == Arch(12, 0)
     assert Arch(9, 0) < Arch(12, 0)

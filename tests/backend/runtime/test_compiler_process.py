@@ -17,6 +17,8 @@ from standins import make_program
 
 pytestmark = [pytest.mark.once, pytest.mark.slow]
 
+QUESTION: dict[str, Any] = {"dry-run": {"requests": [], "machine": None}}
+
 
 @pytest.fixture
 def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
@@ -26,7 +28,7 @@ def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         (tmp_path / "program.py").write_text(f"import json, os, sys, time\n{program}\n")
         monkeypatch.setattr(compiler_process, "program", lambda: tmp_path / "program.py")
         said: list[str] = []
-        return compiler_process._run({"message": message}, said.append, {}), said
+        return compiler_process.send({"message": message}, said.append, {}), said
 
     return run
 
@@ -91,7 +93,7 @@ def test_a_folder_of_modules_with_a_colon_in_its_name_is_not_two(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [f"{tmp_path}/nowhere:elsewhere", *sys.path])
 
-    assert compiler_process.preview([], None, {}) == {"plans": [], "toolchain": None}
+    assert compiler_process.send(QUESTION, print, {}) == {"plans": [], "toolchain": None}
     assert not (tmp_path / "ran").exists()
 
 
@@ -99,8 +101,9 @@ def test_the_options_of_the_python_that_asks_are_passed_on(tmp_path: Path) -> No
     """A Python that is to take nothing from its environment starts a compiler that does not either."""
     (tmp_path / "sitecustomize.py").write_text(f"import pathlib\npathlib.Path({str(tmp_path / 'ran')!r}).touch()\n")
     backend = str(Path(compiler_process.__file__).parents[2])
-    script = f"import sys; sys.path.append({backend!r})\n"
-    script += "from kernelwheel.runtime import compiler_process\nprint(compiler_process.preview([], None, {}))\n"
+    script = f"import sys; sys.path.insert(0, {backend!r})\n"
+    script += "from kernelwheel.runtime import compiler_process\n"
+    script += f"print(compiler_process.send({QUESTION!r}, print, {{}}))\n"
 
     for options, ran in ((["-I"], False), (["-E"], False), ([], True)):
         command = [sys.executable, *options, "-c", script]

@@ -89,18 +89,18 @@ def load(artifact: Artifact) -> None:
 
 
 def import_one(artifact: Artifact) -> None:
-    loading.import_module("tiny", "one", artifact)
+    loading.load_module("tiny", "one", artifact)
 
 
 def load_extension(artifact: Artifact) -> None:
     """The library of operators, as an extension's."""
     plan = {"content": {**PLAN["content"], "extensions": [{"name": "libtiny_cpu", "cuda": "none", "archs": []}]}}
-    loading.load_extension("libtiny_cpu", artifact._replace(manifest=artifact.manifest._replace(plan=plan)))
+    loading.load_module("tiny", "libtiny_cpu", artifact._replace(manifest=artifact.manifest._replace(plan=plan)))
 
 
 def import_extension(artifact: Artifact) -> None:
     plan = {"content": {**PLAN["content"], "extensions": [{"name": "one", "cuda": "none", "archs": []}]}}
-    loading.load_extension("one", artifact._replace(manifest=artifact.manifest._replace(plan=plan)))
+    loading.load_module("tiny", "one", artifact._replace(manifest=artifact.manifest._replace(plan=plan)))
 
 
 every_way = pytest.mark.parametrize("use", [load, import_one, load_extension, import_extension])
@@ -231,7 +231,7 @@ def test_operators_are_in_torch_s_list_of_loaded_libraries(artifact: Artifact) -
 
 def test_a_module_names_its_file(artifact: Artifact) -> None:
     def act() -> list[Any]:
-        module: Any = loading.import_module("tiny", "one", artifact)
+        module: Any = loading.load_module("tiny", "one", artifact)
         return [module.__file__, module.__spec__.origin, module.__loader__.path, repr(module), module.__name__]
 
     file = str(artifact.folder / MODULE)

@@ -129,16 +129,6 @@ def test_a_child_of_fork_may_leave_the_block_and_take_the_lock_itself(tmp_path: 
     assert os.waitpid(child, 0)[1] == 0
 
 
-def test_the_lock_file_stays_the_same_file(tmp_path: Path) -> None:
-    path = tmp_path / "lock"
-    with exclusive(path):
-        inode = path.stat().st_ino
-    with exclusive(path):
-        assert path.stat().st_ino == inode
-
-    assert path.stat().st_ino == inode
-
-
 def test_a_link_is_refused(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").touch()
     (tmp_path / "lock").symlink_to(tmp_path / "elsewhere")

@@ -6,9 +6,8 @@ import copy
 import hashlib
 import json
 import os
-import subprocess
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -54,15 +53,7 @@ def test_a_manifest_is_read_as_it_was_written(tmp_path: Path, manifest: manifest
     assert manifests.read(tmp_path) == manifest
     written = json.loads((tmp_path / "manifest.json").read_text())
     assert written == {**manifest.to_json(), "digest": written["digest"]}
-
-
-def test_the_same_manifest_is_written_as_the_same_bytes(tmp_path: Path) -> None:
-    (tmp_path / "a").mkdir()
-    (tmp_path / "b").mkdir()
-    manifest_file.write(MANIFEST, tmp_path / "a")
-    manifest_file.write(MANIFEST, tmp_path / "b")
-
-    assert (tmp_path / "a/manifest.json").read_bytes() == (tmp_path / "b/manifest.json").read_bytes()
+    assert (tmp_path / "manifest.json").read_bytes() == manifest_file.to_bytes(manifest), "the same bytes each time"
 
 
 def test_a_folder_without_a_manifest_is_no_error_and_no_manifest(tmp_path: Path) -> None:
@@ -81,21 +72,10 @@ def test_the_schema_has_every_field_of_a_plan(tmp_path: Path) -> None:
     assert plan.keys() == schema.keys()
     for part in PARTS:
         assert plan[part].keys() == schema[part].keys()
-    assert plan["target"]["cuda"].keys() == manifest_schema._CUDA_TARGET.keys()
+    assert plan["target"]["cuda"].keys() == schema["target"]["cuda"][0].keys()
 
 
 # The digest
-
-
-def test_anybody_can_check_the_digest_as_the_source_says(tmp_path: Path) -> None:
-    """Runs the two commands in the module's docstring, verbatim."""
-    commands = [line.strip() for line in (manifests.__doc__ or "").splitlines() if line.startswith("    ")]
-    manifest_file.write(MANIFEST, tmp_path)
-
-    done = subprocess.run(["sh", "-c", "\n".join(commands)], cwd=tmp_path, capture_output=True, text=True, check=True)
-
-    assert len(commands) == 2
-    assert done.stdout.split()[0] == json.loads(TEXT)["digest"]
 
 
 @given(position=st.integers(0, len(TEXT) - 1), change=st.integers(1, 255))
@@ -103,13 +83,6 @@ def test_anybody_can_check_the_digest_as_the_source_says(tmp_path: Path) -> None
 def test_any_flipped_byte_of_a_manifest_is_found(position: int, change: int) -> None:
     with pytest.raises(IncompatibleArtifactError):
         manifests.from_bytes(TEXT[:position] + bytes([TEXT[position] ^ change]) + TEXT[position + 1 :], "a test")
-
-
-def test_a_manifest_edited_by_hand_is_refused(tmp_path: Path) -> None:
-    edited = TEXT.replace(b"glibc 2.34", b"glibc 2.31")
-
-    assert edited != TEXT
-    assert "its digest does not match its content" in refusal_of(tmp_path, edited).found
 
 
 # What is refused
@@ -248,111 +221,29 @@ def test_a_value_of_the_wrong_kind_is_refused(tmp_path: Path, place: str, wrong:
     assert "digest does not" not in refusal_of(tmp_path, changed(names, wrong)).found
 
 
-@pytest.mark.parametrize("name", ["../evil.so", "..", "a\x00b.so"], ids=repr)
-def test_a_library_outside_its_folder_is_named(tmp_path: Path, name: str) -> None:
-    assert repr(name) in refusal_of(tmp_path, changed(("libraries", 0, "file"), name)).found
+# One value that does not go with the others.
+CONTRADICTIONS: dict[str, tuple[Place, object]] = {
+    "no CUDA in the Plan": (("plan", "target", "cuda"), None),
+    "no toolkit in the Plan": (("plan", "tools", "toolkit"), None),
+    "CUDA kernels marked CPU": (("libraries", 1, "device"), "cpu"),
+    "no CUDA library": (("libraries",), [CPU_LIBRARY._asdict()]),
+    "no libraries": (("libraries",), []),
+    "one name twice": (("libraries", 1, "file"), LIBRARY.file),
+    "no driver": (("requires", "driver"), None),
+    "a module without a binding": (("libraries", 0, "module"), "_C"),
+    "a binding without modules": (("plan", "target", "binding"), {"python": "cp312", "torch": "2.13.0"}),
+    "a Python without a binding": (("requires", "python"), "cp312"),
+    "another torch": (("requires", "torch"), "2.11"),
+    "another platform": (("requires", "platform"), "linux-aarch64"),
+}
 
 
-def no_cuda_in_the_plan(values: Values) -> None:
-    values["plan"]["target"]["cuda"] = values["plan"]["tools"]["toolkit"] = None
-
-
-def cpu_marked_cuda(values: Values) -> None:
-    values["libraries"][0].update(device="cuda")
-
-
-def cuda_marked_cpu(values: Values) -> None:
-    values["libraries"][1].update(device="cpu")
-
-
-def other_device_code(values: Values) -> None:
-    values["libraries"][1]["sass"] = ["9.0"]
-
-
-def no_device_code(values: Values) -> None:
-    for part in (values["libraries"][1], values["plan"]["target"]["cuda"]):
-        part.update(sass=[], ptx=[])
-
-
-def no_cuda_libraries(values: Values) -> None:
-    del values["libraries"][1]
-
-
-def no_driver(values: Values) -> None:
-    values["requires"]["driver"] = None
-
-
-def another_major(values: Values) -> None:
-    values["requires"]["driver"] = "12.0"
-
-
-def a_cuda_of_another_major(values: Values) -> None:
-    values["requires"]["cuda"] = 12
-
-
-def cuda_is_not_enabled(values: Values) -> None:
-    values["built_with"]["cuda"]["enabled"] = False
-
-
-def one_name_twice(values: Values) -> None:
-    values["libraries"].append(dict(values["libraries"][0]))
-
-
-def a_module_without_a_binding(values: Values) -> None:
-    values["libraries"][0]["module"] = "_C"
-
-
-def a_binding_without_modules(values: Values) -> None:
-    values["plan"]["target"]["binding"] = {"python": "cp312", "torch": "2.13.0"}
-
-
-def a_python_without_a_binding(values: Values) -> None:
-    values["requires"]["python"] = "cp312"
-
-
-def another_torch(values: Values) -> None:
-    values["requires"]["torch"] = "2.11"
-
-
-def another_platform(values: Values) -> None:
-    values["requires"]["platform"] = "linux-aarch64"
-
-
-@pytest.mark.parametrize(
-    "contradict",
-    [
-        no_cuda_in_the_plan, cpu_marked_cuda, cuda_marked_cpu, other_device_code, no_device_code, no_cuda_libraries,
-        no_driver, another_major, a_cuda_of_another_major, cuda_is_not_enabled, one_name_twice,
-        a_module_without_a_binding, a_binding_without_modules, a_python_without_a_binding, another_torch,
-        another_platform,
-    ],
-)  # fmt: skip
-def test_a_manifest_that_contradicts_itself_is_refused(tmp_path: Path, contradict: Callable[[Values], None]) -> None:
-    values = copy.deepcopy(MANIFEST.to_json())
-    contradict(values)
+@pytest.mark.parametrize(("place", "value"), CONTRADICTIONS.values(), ids=CONTRADICTIONS)
+def test_a_manifest_that_contradicts_itself_is_refused(tmp_path: Path, place: Place, value: object) -> None:
+    values = changed(place, value)
     follow_plan(values)
 
-    refusal_of(tmp_path, values)
-
-
-@pytest.mark.parametrize(
-    ("taken", "fits"),
-    [
-        ({CPU_LIBRARY.file: CPU_LIBRARY.sha256}, True),
-        ({CPU_LIBRARY.file: "e" * 64}, False),
-        ({CUDA_LIBRARY.file: CUDA_LIBRARY.sha256}, False),
-        ({"libother.so": CPU_LIBRARY.sha256}, False),
-    ],
-)
-def test_what_a_plan_takes_from_a_wheel_must_be_there(tmp_path: Path, taken: dict[str, str], fits: bool) -> None:
-    values = sample().to_json()
-    values["plan"]["tools"]["taken"] = taken
-    follow_plan(values)
-
-    if fits:
-        assert manifests.from_bytes(manifest_file.signed(values), "a test").plan["tools"]["taken"] == taken
-    else:
-        assert "is not the library that its Plan takes from a wheel" in refusal_of(tmp_path, values).found
+    assert "digest" not in refusal_of(tmp_path, values).found
 
 
 @pytest.mark.parametrize(
@@ -360,7 +251,6 @@ def test_what_a_plan_takes_from_a_wheel_must_be_there(tmp_path: Path, taken: dic
     [
         (False, None, (CPU_LIBRARY, CUDA_LIBRARY), ""),
         (False, 13, (CPU_LIBRARY, CUDA_LIBRARY), ""),
-        (False, 12, (CPU_LIBRARY, CUDA_LIBRARY), "requires.cuda is 12, but its releases are 13.0, 13.2, 13.2.86"),
         (False, 13, (CPU_LIBRARY,), "requires.cuda does not match its libraries"),
         (True, None, (CPU_LIBRARY,), ""),
         (True, 13, (CPU_LIBRARY, CUDA_LIBRARY), ""),
@@ -559,18 +449,11 @@ def test_any_flipped_bit_of_a_library_is_found(artifact: Path, position: int, bi
     assert hashlib.sha256(changed).hexdigest() in caught.value.found
 
 
-@pytest.mark.parametrize("length", [0, 1, len(BYTES) - 1])
-def test_a_truncated_library_is_found(artifact: Path, length: int) -> None:
-    (artifact / LIBRARY.file).write_bytes(BYTES[:length])
+@pytest.mark.parametrize("data", [b"", BYTES[:-1], BYTES + b"\0"], ids=len)
+def test_a_library_of_another_length_is_found(artifact: Path, data: bytes) -> None:
+    (artifact / LIBRARY.file).write_bytes(data)
 
-    with pytest.raises(IncompatibleArtifactError, match=f"{length} bytes"):
-        Artifact(artifact, MANIFEST).open_library(LIBRARY)
-
-
-def test_a_library_with_bytes_at_its_end_is_found(artifact: Path) -> None:
-    (artifact / LIBRARY.file).write_bytes(BYTES + b"\0")
-
-    with pytest.raises(IncompatibleArtifactError, match="damaged"):
+    with pytest.raises(IncompatibleArtifactError, match=f"{len(data)} bytes"):
         Artifact(artifact, MANIFEST).open_library(LIBRARY)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -61,41 +60,22 @@ UNSET: dict[str, str | None] = {"CUDA_VISIBLE_DEVICES": None, "CUDA_DEVICE_ORDER
         (TWO, "1,2,0", OLDER),
         (TWO, "1,-1,0", OLDER),
         (TWO, "1,GPU-aaaa", OLDER),
-        (TWO, "1,1", []),
-        (TWO, "GPU-aaaa", NEWER),
-        (TWO, "GPU-aabb-2", OLDER),
-        (TWO, "GPU-aab,GPU-aaa", BOTH),
-        (TWO, "GPU-aab,GPU-c,GPU-aaa", OLDER),
-        (TWO, "GPU-aab,0", OLDER),
-        (TWO, "GPU-aab,", OLDER),
-        (TWO, "GPU-aa", []),
-        (TWO, "GPU-aab,GPU-aabb", []),
-        (TWO, "MIG-cccc", OLDER),
+        (TWO, "GPU-aaaa", BOTH),
+        (EQUAL, "GPU-aaaa", NEWER),
         (TWO, "MIG-cccc,MIG-dddd", BOTH),
-        (TWO, "MIG-cccc,0", OLDER),
-        (TWO, "MIG-unknown", BOTH),
-        (TWO, "MIG-GPU-aaaa-1/1/0", NEWER),
-        (TWO, "MIG-GPU-cccc/1/0,MIG-GPU-aaaa-1/1/0", []),
     ],
 )
-def test_the_capabilities_are_those_of_the_gpus_that_cuda_would_show(
+def test_the_capabilities_are_those_of_the_gpus_that_cuda_may_show(
     run_python: RunPython, fake_gpus: Path, gpus: str, visible: str | None, expected: list[list[int]]
 ) -> None:
-    said = ask(
-        run_python,
-        fake_gpus,
-        FAKE_GPUS=gpus,
-        FAKE_MIGS="MIG-cccc:GPU-aabb-2,MIG-dddd:GPU-aaaa-1",
-        CUDA_VISIBLE_DEVICES=visible,
-        CUDA_DEVICE_ORDER="PCI_BUS_ID",
-    )
+    env = {"CUDA_VISIBLE_DEVICES": visible, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
-    assert said == expected
+    assert ask(run_python, fake_gpus, FAKE_GPUS=gpus, **env) == expected
 
 
 @pytest.mark.parametrize(
     ("gpus", "visible", "expected"),
-    [(TWO, "0", BOTH), (TWO, "1,0", BOTH), (TWO, "2", []), (EQUAL, "0", NEWER), (TWO, "GPU-aaaa", NEWER)],
+    [(TWO, "0", BOTH), (TWO, "1,0", BOTH), (TWO, "2", []), (EQUAL, "0", NEWER)],
 )
 def test_numbers_in_an_order_that_only_cuda_knows_select_no_gpu_of_a_mixed_machine(
     run_python: RunPython, fake_gpus: Path, gpus: str, visible: str, expected: list[list[int]]
@@ -110,7 +90,6 @@ def test_numbers_in_an_order_that_only_cuda_knows_select_no_gpu_of_a_mixed_machi
         ("nvmlInit_v2:18", None),  # NVML_ERROR_LIB_RM_VERSION_MISMATCH
         ("nvmlDeviceGetCount_v2:999", None),
         ("nvmlDeviceGetHandleByIndex_v2:4", None),  # NVML_ERROR_NO_PERMISSION
-        ("nvmlDeviceGetUUID:3", None),
         ("nvmlDeviceGetCudaComputeCapability:3", None),  # NVML_ERROR_NOT_SUPPORTED
     ],
 )
@@ -125,14 +104,6 @@ def test_a_function_that_fails_leaves_the_question_to_cuda_unless_it_says_that_t
     assert ("nvmlShutdown" in log.read_text()) == (not failure.startswith("nvmlInit")), "what is open is closed"
 
 
-def test_the_library_is_shut_down_last(run_python: RunPython, fake_gpus: Path, tmp_path: Path) -> None:
-    ask(run_python, fake_gpus, FAKE_GPUS=TWO, FAKE_LOG=str(tmp_path / "calls"))
-
-    calls = (tmp_path / "calls").read_text().split()
-    assert calls.count("nvmlInit_v2") == calls.count("nvmlShutdown") == 1
-    assert calls[-1] == "nvmlShutdown"
-
-
 def test_a_library_that_lacks_a_function_leaves_the_question_to_cuda(
     run_python: RunPython, fake_gpus: Path, tmp_path: Path
 ) -> None:
@@ -140,20 +111,8 @@ def test_a_library_that_lacks_a_function_leaves_the_question_to_cuda(
     subprocess.run(["cc", "-shared", "-fPIC", tmp_path / "old.c", "-o", tmp_path / "libnvidia-ml.so.1"], check=True)
 
     assert ask(run_python, tmp_path) is None
-
-
-@pytest.mark.parametrize("driver", [True, False])
-def test_without_the_library_there_is_no_gpu_unless_there_is_a_driver(
-    run_python: RunPython, fake_gpus: Path, tmp_path: Path, driver: bool
-) -> None:
-    if driver:
-        shutil.copy(fake_gpus / "libcuda.so.1", tmp_path)
-    elif subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True, check=False).stdout.count(
-        "nvidia-ml"
-    ):
-        pytest.skip("this machine has the library")
-
-    assert ask(run_python, tmp_path) == (None if driver else [])
+    (tmp_path / "libnvidia-ml.so.1").write_bytes(b"")
+    assert ask(run_python, tmp_path) is None, "nor is there one"
 
 
 # What is made of it

@@ -55,22 +55,17 @@ def test_anything_else_is_an_error_that_names_the_fields(wrong) -> None:  # type
 def test_it_stays_as_it_is() -> None:
     place = Place("a")
 
-    with pytest.raises(AttributeError, match="Place is frozen: street"):
-        place.street = "b"  # type: ignore[misc]
-    with pytest.raises(AttributeError, match="Place is frozen: number"):
-        del place.number
-    with pytest.raises(AttributeError, match="Place is frozen: colour"):
-        place.colour = "b"
-    assert place._replace(number=3) == Place("a", 3)
-    assert place == Place("a", 1)
+    for name in ("street", "colour"):
+        with pytest.raises(AttributeError, match=f"Place is frozen: {name}"):
+            setattr(place, name, "b")
+        with pytest.raises(AttributeError, match=f"Place is frozen: {name}"):
+            delattr(place, name)
+    assert (place._replace(number=3), place) == (Place("a", 3), Place("a", 1))
 
 
 def test_equal_records_are_of_one_class_and_have_equal_values() -> None:
-    assert Place("a") == Place("a", 1)
-    assert Place("a") != Place("a", 2)
-    assert Place("a") != Other("a")
-    assert Place("a") != ("a", 1)
     assert {Place("a"), Place("a", 1), Other("a"), Place("b")} == {Place("a"), Other("a"), Place("b")}
+    assert Place("a") not in (Place("a", 2), Other("a"), ("a", 1))
 
 
 def test_it_says_what_is_in_it_and_travels() -> None:

@@ -289,15 +289,14 @@ def test_a_store_that_cannot_be_used_is_no_failure_to_build() -> None:
 
 CLOSED = """
 import os, sys
-from kernelwheel.runtime.progress import print_line, shown
+from kernelwheel.runtime.progress import print_line, printer
 if sys.argv[1] == "closed":
     sys.stderr = None
 else:
     reader, writer = os.pipe()
     os.close(reader)
     os.dup2(writer, 2)
-with shown("tiny") as say:
-    say("[1/2] CXX one.cpp")
+printer("tiny")("[1/2] CXX one.cpp")
 print_line("done", to_stdout=True)
 """
 

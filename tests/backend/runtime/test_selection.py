@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pytest
+from kernelwheel.cli import cache_build
 from kernelwheel.project import arch_choice
 from kernelwheel.runtime.artifact import Artifact
 from kernelwheel.runtime.compatible import Wanted, check
@@ -15,6 +18,7 @@ from kernelwheel.runtime.find import foresee
 from kernelwheel.runtime.host import Host
 from kernelwheel.runtime.manifest import Library, Manifest, Requires
 from kernelwheel.runtime.selection import Request, Selection, against, select
+from kernelwheel.runtime.settings import Settings
 from kernelwheel.runtime.store import Store
 from samples import PLAN
 
@@ -61,13 +65,9 @@ class Given(NamedTuple):
     wanted: Wanted = Wanted("1.2.3")
     damage: KernelWheelError | None = None
     blocked: KernelWheelError | None = None
-    jit: str = "auto"
-    jit_origin: str = "default"
-    cuda: str = "auto"
-    cuda_origin: str = "default"
-    has_sources: bool = True
+    environ: Mapping[str, str] = MappingProxyType({})
+    source: bool = True
     needs_cuda: bool = False
-    untargeted: bool = True
     package: str = "tiny"
     folder: Path = Path("/site/tiny/_native")
 
@@ -75,10 +75,22 @@ class Given(NamedTuple):
         return self.wanted
 
     @property
+    def settings(self) -> Settings:
+        return Settings.resolve("tiny", {}, self.environ)
+
+    @property
+    def jit(self) -> str:
+        return self.settings.jit
+
+    @property
+    def content(self) -> dict[str, Any]:
+        return {"extensions": [{"cuda": "required"}] if self.needs_cuda else []}
+
+    @property
     def artifact(self) -> Artifact | None:
         return next((each for each in self.artifacts if each.store is None), None)
 
-    def candidates(self) -> Iterator[Artifact]:
+    def candidates(self, damaged: object = None) -> Iterator[Artifact]:
         """The available ones, and then the error of a store that cannot be read."""
         yield from self.artifacts
         if self.blocked:
@@ -96,6 +108,8 @@ def whole(artifact: Artifact) -> None:
 def outcome_of(given: Given, host: Host, request: Request, verify: Callable[[Artifact], None] = whole) -> Selection:
     return foresee(given, host, request, verify)
 
+
+JIT_NEVER, JIT_ALWAYS, CUDA_OFF = {"TINY_JIT": "never"}, {"TINY_JIT": "always"}, {"TINY_CUDA": "off"}
 
 # what a call does: device, host, circumstances, outcome, part of the reason
 CALLS: dict[str, tuple[str, Host, Given, str, str]] = {
@@ -116,31 +130,49 @@ CALLS: dict[str, tuple[str, Host, Given, str, str]] = {
     "a store of another platform's": ("cuda", ARM_HOPPER, at(ENTRY), "compile", "no kernels are installed"),
     "an editable install": ("cpu", HOPPER, at(), "compile", "no kernels are installed"),
     "an editable install and an entry": ("cpu", HOPPER, at(ENTRY), "load", "in the store fit"),
-    "nothing to compile from": ("cpu", HOPPER, at(has_sources=False), "fail", "no sources are installed"),
+    "nothing to compile from": ("cpu", HOPPER, at(source=False), "fail", "no sources are installed"),
     "no GPU, and all needs one": ("cpu", NO_GPU, at(needs_cuda=True), "fail", "only on request: TINY_CUDA=on"),
     "no GPU, but the others' named": (
         "cpu",
         NO_GPU,
-        at(needs_cuda=True, untargeted=False),
+        at(needs_cuda=True, environ={"TORCH_CUDA_ARCH_LIST": "9.0"}),
         "compile",
         "no kernels are",
     ),
-    "jit is never": ("cuda", BLACKWELL, at(WHEEL, jit="never", jit_origin="X"), "fail", "jit is never (X)"),
-    "jit is never, and an entry": ("cpu", HOPPER, at(ENTRY, jit="never"), "load", "in the store fit"),
-    "jit is always": ("cpu", HOPPER, at(WHEEL, jit="always", jit_origin="X"), "compile", "jit is always (X)"),
-    "jit is always, and an entry": ("cpu", HOPPER, at(WHEEL, ENTRY, jit="always"), "load", "in the store fit"),
-    "cuda is off": ("cuda", BLACKWELL, at(WHEEL, cuda="off", cuda_origin="X"), "fail", "cuda is off (X)"),
+    "jit is never": (
+        "cuda",
+        BLACKWELL,
+        at(WHEEL, environ=JIT_NEVER),
+        "fail",
+        "jit is never (environment variable TINY_JIT)",
+    ),
+    "jit is never, and an entry": ("cpu", HOPPER, at(ENTRY, environ=JIT_NEVER), "load", "in the store fit"),
+    "jit is always": (
+        "cpu",
+        HOPPER,
+        at(WHEEL, environ=JIT_ALWAYS),
+        "compile",
+        "jit is always (environment variable TINY_JIT)",
+    ),
+    "jit is always, and an entry": ("cpu", HOPPER, at(WHEEL, ENTRY, environ=JIT_ALWAYS), "load", "in the store fit"),
+    "cuda is off": (
+        "cuda",
+        BLACKWELL,
+        at(WHEEL, environ=CUDA_OFF),
+        "fail",
+        "cuda is off (environment variable TINY_CUDA)",
+    ),
     "cuda is off, and CPU kernels": (
         "cpu",
         HOPPER,
-        at(cuda="off", cuda_origin="X"),
+        at(environ=CUDA_OFF),
         "compile",
         "no kernels are installed",
     ),
     "cuda is off, and kernels that are there": (
         "cuda",
         HOPPER,
-        at(WHEEL, cuda="off", cuda_origin="X"),
+        at(WHEEL, environ=CUDA_OFF),
         "load",
         "in the wheel fit",
     ),
@@ -162,7 +194,7 @@ CALLS: dict[str, tuple[str, Host, Given, str, str]] = {
 def test_what_a_call_does(device: str, host: Host, given: Given, outcome: str, because: str) -> None:
     expected = outcome_of(given, host, Request(device))
 
-    assert (expected.device, expected.outcome) == (device, outcome)
+    assert (expected.request.device, expected.outcome) == (device, outcome)
     assert because in expected.because
     assert (expected.artifact is not None) == (outcome == "load")
     assert (expected.error is not None) == (outcome == "fail")
@@ -184,16 +216,16 @@ BUILDS: dict[str, tuple[str, Host, Given, str, str, str]] = {
     ),
     "an entry for some GPU, and none to ask": ("cuda", NO_GPU, at(ENTRY), "", "compile", "no kernels are installed"),
     "an entry with the default list": ("cuda", NO_GPU, at(DEFAULT_ENTRY), "", "load", "in the store fit"),
-    "jit is never": ("cpu", HOPPER, at(jit="never"), "", "compile", "no kernels are installed"),
+    "jit is never": ("cpu", HOPPER, at(environ=JIT_NEVER), "", "compile", "no kernels are installed"),
     "cuda is off, and asked for": (
         "cuda",
         HOPPER,
-        at(cuda="off", cuda_origin="X"),
+        at(environ=CUDA_OFF),
         "",
         "compile",
         "no kernels are installed",
     ),
-    "nothing to compile from": ("cpu", HOPPER, at(has_sources=False), "", "fail", "no sources are installed"),
+    "nothing to compile from": ("cpu", HOPPER, at(source=False), "", "fail", "no sources are installed"),
     "a damaged wheel": ("cuda", NO_GPU, at(WHEEL, damage=TROUBLE), "", "fail", "trouble (found: some)"),
 }
 
@@ -202,9 +234,9 @@ BUILDS: dict[str, tuple[str, Host, Given, str, str, str]] = {
 def test_what_a_build_does(device: str, host: Host, given: Given, archs: str, outcome: str, because: str) -> None:
     targets = arch_choice.parse(archs, "a test") if archs else None
 
-    expected = outcome_of(given, host, Request(device, build=True, targets=targets))
+    expected = outcome_of(given, host, Request(device, build=partial(cache_build.lacking, host, targets)))
 
-    assert (expected.device, expected.outcome) == (device, outcome)
+    assert (expected.request.device, expected.outcome) == (device, outcome)
     assert because in expected.because
 
 
@@ -212,7 +244,9 @@ def test_architectures_are_named_in_the_order_of_their_numbers() -> None:
     library = Library("x.so", "0" * 64, 1, "cuda", ("10.0", "7.5", "9.0a", "12.0"), ("12.0", "9.0"))
     entry = ENTRY._replace(manifest=MANIFEST._replace(libraries=(CPU_LIBRARY, library)))
 
-    (lacks,) = against(entry, Request("cuda", build=True), NO_GPU, Wanted())
+    request = Request("cuda", build=partial(cache_build.lacking, NO_GPU, None))
+
+    (lacks,) = against(entry, request, NO_GPU, Wanted())
 
     assert lacks.found == "SASS for 7.5, 9.0a, 10.0, 12.0; PTX for 9.0, 12.0"
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from ...project.arch_choice import from_code
 from ...project.build_platforms import HOST_PLATFORM
 from ...project.build_settings import BuildSettings
 from ...runtime.architectures import Arch
@@ -165,7 +166,7 @@ def _examine(
 def _archs(path: str, option: str) -> tuple[Arch, ...]:
     """The architectures that an nvcc lists."""
     listed = re.findall(r"\b(?:sm|compute)_\d+[af]?\b", output_of(path, option))
-    return tuple(sorted({Arch.from_code(code) for code in listed}))
+    return tuple(sorted({from_code(code) for code in listed}))
 
 
 def _profile(path: str) -> tuple[str, str]:
