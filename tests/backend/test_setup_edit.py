@@ -161,8 +161,6 @@ def test_another_argument_takes_the_place_of_the_extensions() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("setup(**{'ext_modules': []})", "no plain argument"),
-        (f"setup({LIST}, name=str(ext_modules))", "something else as well"),
         (f"setup({LIST})\nsetup({LIST})", "2 calls"),
         (f"setup({LIST}", "never closed"),
         (f"# -*- coding: latin-1 -*-\nsetup({LIST})", "not UTF-8"),

@@ -7,10 +7,12 @@ import os
 import re
 import shutil
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..packing.setuptools_project import refuse_ext_modules
 from ..project.package import read_toml, split_table
 from ..runtime.errors import KernelWheelError, SettingsError, printable
 from ..runtime.exit_status import Parser
@@ -221,7 +223,12 @@ def _edited(project: Path, run: SetupRun, without_cuda: SetupRun | None, source:
     torch_s = {name: kind is None for name, kind in run.commands.items()}
     try:
         edited = without_extensions(source, torch_s, b"packages=[]" if instead else b"")
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "setup.py").write_bytes(edited)
+            refuse_ext_modules(Path(folder), {})
         after = run_setup_script(project, "cpu", os.environ, edited, importable=False)
+    except SettingsError as error:
+        raise _refusal("ext_modules is used for something else as well, or is no plain argument of setup()") from error
     except (SyntaxError, ValueError) as error:
         raise _refusal(str(error)) from error
     except KernelWheelError as error:
