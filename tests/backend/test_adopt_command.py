@@ -374,10 +374,12 @@ def translated(project: Path, **fields: Any) -> tuple[Table, AdoptionNotes]:
         ({"include_dirs": [None, "."]}, "include_dirs has None in place of what setup.py did not find"),
         ({"extra_compile_args": [None, "-O2"]}, "extra_compile_args has None"),
         ({"include_dirs": ["third_party/eigen-3.4.0"]}, "git submodule update --init --recursive"),
+        ({"extra_compile_args": ["-Ithird_party/glm"]}, "third_party/glm is empty or not there"),
     ],
 )
 def test_what_has_no_key_is_told(tmp_path: Path, fields: dict[str, Any], word: str) -> None:
     lay_out(tmp_path, {"a.cu": MODULE, "a.pyx": ""})
+    (tmp_path / "third_party/glm").mkdir(parents=True)  # as of a submodule that git has not brought
 
     _, notes = translated(tmp_path, **fields)
 

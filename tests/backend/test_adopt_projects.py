@@ -164,6 +164,7 @@ def test_write_takes_the_extensions_out_and_leaves_the_rest(
 
     assert done.stdout == ""
     assert "not translated" not in done.stderr
+    assert "note: setup.py fails without CUDA, so its extensions require CUDA: it raised " in done.stderr
     assert done.returncode == 0
     assert (project / "setup.py").read_text() == after
     assert (project / "setup.py.old").read_text() == before

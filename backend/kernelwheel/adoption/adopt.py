@@ -62,7 +62,7 @@ def main(arguments: Sequence[str]) -> int:
     notes = AdoptionNotes()
     source = script.read_bytes()
     run = run_setup_script(project, "cuda", os.environ, source)
-    without_cuda = _without_cuda(project, run, source)
+    without_cuda = _without_cuda(project, run, source, notes)
     build_system, kernelwheel = adopted_tables(project, run, without_cuda, notes)
     if chosen.write:
         edited = _edited(project, run, without_cuda, source)
@@ -80,13 +80,15 @@ def main(arguments: Sequence[str]) -> int:
     return 1 if notes.untranslated else 0
 
 
-def _without_cuda(project: Path, run: SetupRun, source: bytes) -> SetupRun | None:
+def _without_cuda(project: Path, run: SetupRun, source: bytes, notes: AdoptionNotes) -> SetupRun | None:
     """What setup.py does without CUDA; None if nothing needs CUDA, or if it fails there, as most do that require it."""
     if not any(extension.made_by == "CUDAExtension" for extension in run.extensions):
         return None
     try:
         return run_setup_script(project, "cpu", os.environ, source)
-    except KernelWheelError:
+    except KernelWheelError as error:
+        reason = error.found.partition("\n")[0]
+        notes.remarks.append(f"setup.py fails without CUDA, so its extensions require CUDA: {reason}")
         return None
 
 

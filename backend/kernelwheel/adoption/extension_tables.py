@@ -124,9 +124,9 @@ def _include_dirs(
         inside = places.relative(folder)
         if inside is None:
             lost.append(f"the include folder {folder} is outside of the project; copy it into the project")
-        elif not (places.project / inside).is_dir():
+        elif not any((places.project / inside).glob("*")):
             lost.append(
-                f"the include folder {inside} is not there: bring it, and run adopt again; "
+                f"the include folder {inside} is empty or not there: bring it, and run adopt again; "
                 "git submodule update --init --recursive does, if it is in a submodule"
             )
         else:
