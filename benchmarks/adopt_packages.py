@@ -1,12 +1,12 @@
 """Well-known packages, converted by `adopt` from their setup.py, built for one architecture, and imported.
 
-Usage: adopt_packages.py [--convert] BACKEND FOLDER [NAME...], by a Python with torch for CUDA, nvcc, tomlkit, pytest,
+Usage: adopt_packages.py [--convert] BACKEND FOLDER [NAME...], by a Python with torch for CUDA, nvcc, pytest,
 expecttest, SciPy, and what detectron2 and mamba import (fvcore, einops, huggingface_hub, transformers); with --convert,
 nothing is compiled.
 The sources are in FOLDER/sources, by the names below; what is not there is cloned with git, at the commit below. This
 compiles for two hours and RUNS their setup.py and their code; it is not a part of CI. One row is printed when a package
-is done: what `adopt --check` said first of its sources as they are, what was done by hand because adopt said so, what
-pip and its children took after `adopt --write`, and what an import of the wheel said.
+is done: what `adopt` said first of its sources as they are, what was done by hand because adopt said so, what pip and
+its children took after `adopt --write`, and what an import of the wheel said.
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ class Package(NamedTuple):
         submodules: those that are compiled, as folder and address.
         variables: of the environment, as its page says.
         before: what adopt says to do first, or what today's torch wants of old sources: a line for the shell.
-        after: the same, of what adopt says to do with what it wrote.
         tests: a line for the shell that runs its own tests.
         beside: what it imports of this list, which must be there, built before.
         is_built: it is compiled, too; that takes others too long for this.
@@ -52,16 +51,12 @@ class Package(NamedTuple):
     submodules: tuple[tuple[str, str], ...] = ()
     variables: tuple[tuple[str, str], ...] = ()
     before: str = ""
-    after: str = ""
     tests: str = ""
     beside: tuple[str, ...] = ()
     is_built: bool = True
 
 
 GITHUB = "github.com"
-# Their bdist_wheel fetches wheels from GitHub, their build_ext prints or takes another folder: adopt cannot know that
-# this may go.
-OWN_COMMAND = "rm setup.py"
 # Tensor::type() is no type of elements any more.
 SCALAR_TYPE = r"find {} -name '*.cu' | xargs sed -i 's/TYPES(value.type()/TYPES(value.scalar_type()/'"
 GLM = (("third_party/glm", f"{GITHUB}/g-truc/glm"),)
@@ -78,7 +73,7 @@ PACKAGES = (
         "diff_surfel_rasterization", GLM,
     ),
     Package("chamfer3D", f"{GITHUB}/ThibaultGROUEIX/ChamferDistancePytorch", "364c03c4ec", "chamfer3D", "chamfer_3D"),
-    Package("fused-ssim", f"{GITHUB}/rahul-goel/fused-ssim", "0ac916a05f", ".", "fused_ssim", after=OWN_COMMAND),
+    Package("fused-ssim", f"{GITHUB}/rahul-goel/fused-ssim", "0ac916a05f", ".", "fused_ssim"),
     Package(
         "extension-cpp", f"{GITHUB}/pytorch/extension-cpp", "0ec4969c7b", ".", "extension_cpp",
         tests="python -m pytest -q test",
@@ -108,11 +103,11 @@ PACKAGES = (
     ),
     Package(
         "causal-conv1d", f"{GITHUB}/Dao-AILab/causal-conv1d", "0d2252d161", ".", "causal_conv1d_cuda",
-        variables=(("CAUSAL_CONV1D_FORCE_BUILD", "TRUE"),), after=OWN_COMMAND,
+        variables=(("CAUSAL_CONV1D_FORCE_BUILD", "TRUE"),),
     ),
     Package(
         "mamba", f"{GITHUB}/state-spaces/mamba", "e9594ce1c7", ".", "selective_scan_cuda",
-        variables=(("MAMBA_FORCE_BUILD", "TRUE"), ("MAMBA_KEEP_CUDA_BUILD", "TRUE")), after=OWN_COMMAND,
+        variables=(("MAMBA_FORCE_BUILD", "TRUE"), ("MAMBA_KEEP_CUDA_BUILD", "TRUE")),
     ),
     Package(
         "Deformable-DETR", f"{GITHUB}/fundamentalvision/Deformable-DETR", "11169a60c3", "models/ops",
@@ -134,7 +129,7 @@ PACKAGES = (
     Package("mmcv", f"{GITHUB}/open-mmlab/mmcv", "a8073c74bf", ".", "mmcv._ext", is_built=False),
     Package(
         "apex", f"{GITHUB}/NVIDIA/apex", "6424da3b4f", ".", "apex",
-        variables=(("APEX_CPP_EXT", "1"), ("APEX_CUDA_EXT", "1")), after=OWN_COMMAND, is_built=False,
+        variables=(("APEX_CPP_EXT", "1"), ("APEX_CUDA_EXT", "1")), is_built=False,
     ),
     Package(
         "tiny-cuda-nn", f"{GITHUB}/NVlabs/tiny-cuda-nn", "6ee3546bda", "bindings/torch", "tinycudann", is_built=False
@@ -165,7 +160,7 @@ def main(backend: Path, folder: Path, names: Sequence[str], is_built: bool) -> i
             row = tried(package, backend.resolve(), folder.resolve())
             print(" | ".join(row), flush=True)
             rows.append(row)
-    table(["package", "adopt --check", "by hand", "CPU s", "outcome"], rows)
+    table(["package", "adopt", "by hand", "CPU s", "outcome"], rows)
     return int(any(row.outcome not in ("imported", "tests pass", "not compiled here") for row in rows))
 
 
@@ -181,16 +176,14 @@ def tried(package: Package, backend: Path, folder: Path) -> Row:
         "XDG_CACHE_HOME": str(work / "cache"), "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
     }  # fmt: skip
     adopt = [sys.executable, "-m", "kernelwheel", "adopt"]
-    said = verdict(run([*adopt, "--check", project], work, environ))
+    said = verdict(run([*adopt, project], work, environ))
     run(["sh", "-ec", package.before], project, environ)
     written = run([*adopt, "--write", project], work, environ)
     (work / "adopt.log").write_text(written.stdout + written.stderr)
-    run(["sh", "-ec", package.after], project, environ)
-    steps = "; ".join(step for step in (package.before, package.after) if step)
-    if (project / "setup.py").exists():
-        return Row(package.name, said, steps, "", f"setup.py is left: {verdict(written)}")
+    if not (project / "setup.py.old").exists():
+        return Row(package.name, said, package.before, "", f"not written: {verdict(written)}")
     if not package.is_built:
-        return Row(package.name, said, steps, "", "not compiled here")
+        return Row(package.name, said, package.before, "", "not compiled here")
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     words: list[str | Path] = ["-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "-w", work / "wheel", project]
     built = run([sys.executable, *words], work, environ)
@@ -199,7 +192,7 @@ def tried(package: Package, backend: Path, folder: Path) -> Row:
     (work / "build.log").write_text(built.stdout + built.stderr)
     wheels = list((work / "wheel").glob("*.whl"))
     if built.returncode or len(wheels) != 1:
-        return Row(package.name, said, steps, seconds, f"not built: {why(built.stdout + built.stderr)}")
+        return Row(package.name, said, package.before, seconds, f"not built: {why(built.stdout + built.stderr)}")
     with ZipFile(wheels[0]) as archive:
         archive.extractall(work / "site")
     # Beside the project, as people do, with no GPU to compile for.
@@ -209,12 +202,12 @@ def tried(package: Package, backend: Path, folder: Path) -> Row:
     imported = run([sys.executable, "-c", f"import torch, {package.imports}"], project.parent, environ)
     if imported.returncode:
         last = imported.stderr.strip().splitlines()[-1:] or [f"status {imported.returncode}"]
-        return Row(package.name, said, steps, seconds, last[0][:LINES])
+        return Row(package.name, said, package.before, seconds, last[0][:LINES])
     if not package.tests:
-        return Row(package.name, said, steps, seconds, "imported")
+        return Row(package.name, said, package.before, seconds, "imported")
     tested = run(["sh", "-ec", package.tests], project, environ | {"PYTHONSAFEPATH": "1"})
     (work / "tests.log").write_text(tested.stdout + tested.stderr)
-    return Row(package.name, said, steps, seconds, "tests fail" if tested.returncode else "tests pass")
+    return Row(package.name, said, package.before, seconds, "tests fail" if tested.returncode else "tests pass")
 
 
 def sources(package: Package, folder: Path) -> Path:
@@ -239,9 +232,9 @@ def verdict(adopted: subprocess.CompletedProcess[str]) -> str:
         return "whole"
     lines = adopted.stderr.splitlines()
     lost = [line for line in lines if line.startswith("not translated: ")]
-    other = [line.strip() for line in lines if line.startswith("error: ") or line.strip().startswith("found:")]
+    other = [line.strip() for line in lines if line.startswith("kernelwheel: ") or line.strip().startswith("found:")]
     more = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
-    text = lost[0].removeprefix("not translated: ") + more if lost else " ".join([*other, *adopted.stdout.splitlines()])
+    text = lost[0].removeprefix("not translated: ") + more if lost else " ".join(other)
     return text[:LINES]
 
 

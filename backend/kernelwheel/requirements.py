@@ -24,8 +24,6 @@ TO_BUILD = (
     ("cyclonedx", "cyclonedx-python-lib"),
     *([("tomli", "tomli")] if sys.version_info < (3, 11) else []),
 )
-# For the command adopt, which runs a setup.py and writes TOML:
-TO_ADOPT = (("torch", "torch"), ("setuptools", "setuptools"), ("tomlkit", "tomlkit"))
 # Of those, the releases that work; the distribution requires the same (backend/pyproject.toml).
 RELEASES = {"scikit-build-core": "<2", "packaging": ">=24.2"}
 # setuptools 77 imports this from an installed packaging, and that only from this release on has it.

@@ -19,7 +19,6 @@ from declared import PIP, make_user_index
 from editables import REQUIRE, SMALL
 from folders import REPOSITORY
 from kernelwheel.project.package import read_toml
-from kernelwheel.requirements import TO_ADOPT
 from packaging.requirements import Requirement
 from processes import RunPython, run
 
@@ -59,7 +58,7 @@ def test_it_brings_what_splat_s_own_build_requires(distribution: Path) -> None:
     (cuda,) = (text for text in required - plain if 'extra == "cuda"' in text)
     assert Requirement(cuda).extras == Requirement(toolkit).extras
     others = {Requirement(text).name for text in required - plain - {cuda}}
-    assert others == {"cmake", "ninja", "cuda-toolkit", *(name for _, name in TO_ADOPT[2:])}
+    assert others == {"cmake", "ninja", "cuda-toolkit"}
 
 
 @dataclass(frozen=True)

@@ -6,25 +6,20 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 _COMPOUND = (ast.If, ast.For, ast.While, ast.With, ast.Try)
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 # Methods that change a list or a dictionary, and do nothing else.
 _CHANGING = {"append", "extend", "insert", "update", "setdefault", "add"}
-# What acts on files: a value that comes about with one of these is perhaps not all that matters of it.
-_ACTING = {
-    "write", "write_text", "write_bytes", "writelines", "system", "check_call", "mkdir", "makedirs", "symlink",
-    "symlink_to", "copy2", "copyfile", "copytree", "move", "rename", "unlink", "rmtree",
-}  # fmt: skip
 # The end of a line behind an item of a list in several lines, or behind a statement.
 _ITEM_END = re.compile(rb"[ \t]*,?[ \t]*(#[^\n]*)?(\r?\n)")
 _LINE_END = re.compile(rb"[ \t]*(#[^\n]*)?(\r?\n|$)")
 _BLANK_LINES = re.compile(rb"([ \t]*\r?\n)+")
 
 
-def without_extensions(source: bytes, torch_commands: Collection[str]) -> bytes | None:
+def without_extensions(source: bytes, torch_commands: Mapping[str, bool], instead: bytes = b"") -> bytes:
     """A setup.py's text without `ext_modules`, the commands that are torch's own, and what only these use.
 
     Statements, imports and entries of lists go; every other byte stays. Whether the result does the same otherwise,
@@ -32,44 +27,34 @@ def without_extensions(source: bytes, torch_commands: Collection[str]) -> bytes 
 
     Args:
         source: the text.
-        torch_commands: the names of the commands in `cmdclass` that are torch's own classes.
+        torch_commands: the names of the commands in `cmdclass`, and whether each is torch's own class.
+        instead: the argument to give in place of `ext_modules`, if one is to be.
 
-    Returns:
-        The text, or None if it is not certain what to take out.
+    Raises:
+        ValueError: it is not certain what to take out; says why.
     """
-    try:
-        tree = ast.parse(source)
-        if tokenize.detect_encoding(io.BytesIO(source).readline)[0] != "utf-8" or re.search(rb"\r(?!\n)", source):
-            return None
-    except (SyntaxError, ValueError):
-        return None
+    tree = ast.parse(source)
+    if tokenize.detect_encoding(io.BytesIO(source).readline)[0] != "utf-8" or re.search(rb"\r(?!\n)", source):
+        raise ValueError("its text is not UTF-8, or its lines end in CR")
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _last_name(node.func) == "setup"]
-    given = [_arguments(call, torch_commands) for call in calls]
-    if len(calls) != 1 or not given[0]:
-        return None
-    gone = _Unused(tree, calls[0], given[0]).found()
-    if any(_acts(tree, node) for node in gone if not isinstance(node, _DEFINITIONS)):
-        return None
-    return _cut(source, tree, gone)
+    if len(calls) != 1:
+        raise ValueError(f"it has {len(calls)} calls of setup()")
+    return _cut(source, tree, _Unused(tree, calls[0], [*_arguments(calls[0], torch_commands)]).found(), instead)
 
 
 def _last_name(function: ast.expr) -> str:
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
-def _arguments(call: ast.Call, torch_commands: Collection[str]) -> list[ast.AST]:
-    """What goes of a call of setup(); nothing if it is not all in plain sight."""
-    found: list[ast.AST] = []
+def _arguments(call: ast.Call, torch_commands: Mapping[str, bool]) -> Iterator[ast.AST]:
+    """What goes of a call of setup(); torch's commands stay if they are among others, and not in plain sight."""
     for keyword in call.keywords:
-        if keyword.arg == "ext_modules":
-            found.append(keyword)
-        elif keyword.arg == "cmdclass":
-            if not isinstance(keyword.value, ast.Dict):
-                return []
-            pairs = [*zip(keyword.value.keys, keyword.value.values, strict=True)]
-            entries = [pair for pair in pairs if getattr(pair[0], "value", None) in torch_commands]
-            found += [keyword] if len(entries) == len(pairs) else [node for pair in entries for node in pair if node]
-    return found if any(isinstance(each, ast.keyword) and each.arg == "ext_modules" for each in found) else []
+        if keyword.arg == "ext_modules" or (keyword.arg == "cmdclass" and all(torch_commands.values())):
+            yield keyword
+        elif keyword.arg == "cmdclass" and isinstance(keyword.value, ast.Dict):
+            for key, value in zip(keyword.value.keys, keyword.value.values, strict=True):
+                if key and torch_commands.get(getattr(key, "value", "")):
+                    yield from (key, value)
 
 
 @dataclass
@@ -150,7 +135,7 @@ def _bound(name: ast.alias) -> str:
     return name.asname or name.name.partition(".")[0]
 
 
-def _blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
+def _blocks(statement: ast.stmt | ast.Module) -> Iterator[list[ast.stmt]]:
     for name in ("body", "orelse", "finalbody"):
         yield getattr(statement, name, [])
     for handler in getattr(statement, "handlers", []):
@@ -169,51 +154,31 @@ def _loaded(nodes: Iterable[ast.AST], without: Collection[ast.AST] = ()) -> Iter
         yield from _loaded(ast.iter_child_nodes(node), without)
 
 
-def _acts(tree: ast.Module, node: ast.AST) -> bool:
-    """Whether something that would go acts on files, itself or by a function of this file."""
-    functions = {each.name: each for each in ast.walk(tree) if isinstance(each, _DEFINITIONS)}
-    seen: set[str] = set()
-    pending = [node]
-    while pending:
-        for inner in ast.walk(pending.pop()):
-            name = _last_name(inner.func) if isinstance(inner, ast.Call) else ""
-            if name in _ACTING:
-                return True
-            if name in functions and name not in seen:
-                seen.add(name)
-                pending.append(functions[name])
-    return False
+def _cut(source: bytes, tree: ast.Module, gone: set[ast.AST], instead: bytes) -> bytes:
+    """The text without some nodes.
 
-
-def _cut(source: bytes, tree: ast.Module, gone: set[ast.AST]) -> bytes | None:
-    """The text without some nodes; None if one is not on lines of its own, or the rest is no Python."""
+    Raises:
+        ValueError: one is not on lines of its own.
+    """
     starts = [0]
     for line in source.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
     entries = {pair[0]: pair[1] for each in ast.walk(tree) if isinstance(each, ast.Dict) for pair in _pairs(each)}
-    blocks = [
-        block for each in ast.walk(tree) if isinstance(each, (ast.stmt, ast.Module)) for block in _blocks_of(each)
-    ]
+    blocks = [block for each in ast.walk(tree) if isinstance(each, (ast.stmt, ast.Module)) for block in _blocks(each)]
     emptied = {block[0] for block in blocks if block and all(each in gone for each in block)}
-    try:
-        cuts = [(each, _place(each, entries.get(each, each), starts)) for each in gone - {*entries.values()}]
-        for node, (start, end) in sorted(cuts, key=lambda cut: -cut[1][0]):
-            if isinstance(node, ast.stmt):
-                source = _without_lines(source, start, end, node in emptied)
-            else:
-                source = _without_item(source, start, end)
-        ast.parse(source)
-    except (ValueError, IndexError, SyntaxError):
-        return None
+    cuts = [(each, _place(each, entries.get(each, each), starts)) for each in gone - {*entries.values()}]
+    for node, (start, end) in sorted(cuts, key=lambda cut: -cut[1][0]):
+        if isinstance(node, ast.stmt):
+            source = _without_lines(source, start, end, node in emptied)
+        elif instead and isinstance(node, ast.keyword) and node.arg == "ext_modules":
+            source = source[:start] + instead + source[end:]
+        else:
+            source = _without_item(source, start, end)
     return source
 
 
 def _pairs(node: ast.Dict) -> Iterator[tuple[ast.AST, ast.AST]]:
     return ((key, value) for key, value in zip(node.keys, node.values, strict=True) if key)
-
-
-def _blocks_of(node: ast.AST) -> Iterator[list[ast.stmt]]:
-    return iter([node.body]) if isinstance(node, ast.Module) else _blocks(node)  # type: ignore[arg-type]
 
 
 def _place(first: ast.AST, last: ast.AST, starts: list[int]) -> tuple[int, int]:
@@ -245,7 +210,7 @@ def _without_lines(source: bytes, start: int, end: int, needs_pass: bool) -> byt
     line = source.rfind(b"\n", 0, start) + 1
     rest = _LINE_END.match(source, end)
     if source[line:start].strip() or not rest:
-        raise ValueError("not on lines of its own")
+        raise ValueError("what only its extensions use shares a line with something else")
     if needs_pass and not source.startswith(b"elif", start):
         return source[:start] + b"pass" + (rest[2] or b"") + source[rest.end() :]
     blank = _BLANK_LINES.match(source, rest.end())

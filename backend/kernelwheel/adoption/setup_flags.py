@@ -33,13 +33,13 @@ class Places(NamedTuple):
 
     Attributes:
         project: its folder, resolved.
-        below: folders of torch and of the toolkit.
-        exactly: folders that a build searches anyway.
+        brought: folders of torch and of the toolkit; what lies in them, a build finds by itself.
+        searched: folders that a build searches anyway.
     """
 
     project: Path
-    below: tuple[str, ...]
-    exactly: tuple[str, ...]
+    brought: tuple[str, ...]
+    searched: tuple[str, ...]
 
     def relative(self, text: str) -> str | None:
         """A path relative to the project; None if it leaves the project, or leads into an environment inside it."""
@@ -51,7 +51,7 @@ class Places(NamedTuple):
     def comes_anyway(self, text: str) -> bool:
         """Whether a path is torch's, the toolkit's, Python's or the compiler's: a build finds it by itself."""
         path = self._full(text)
-        if any(path.is_relative_to(folder) for folder in self.below) or str(path) in self.exactly:
+        if any(path.is_relative_to(folder) for folder in self.brought) or str(path) in self.searched:
             return True
         return bool(re.match(r"/(usr/local|opt)/cuda(-[\d.]+)?(/|$)", str(path))) or "pybind11" in path.parts[-2:]
 
@@ -69,7 +69,7 @@ class SortedFlags(NamedTuple):
         libraries: the names of libraries.
         archs: nvcc's flags that choose architectures, each in one word.
         old_standards: flags for a C++ standard up to C++17, which torch's own replaces.
-        left_out: what names a place on this machine.
+        of_this_machine: what names a place on this machine.
     """
 
     kept: list[str]
@@ -78,7 +78,7 @@ class SortedFlags(NamedTuple):
     libraries: list[str]
     archs: list[str]
     old_standards: list[str]
-    left_out: list[str]
+    of_this_machine: list[str]
 
 
 def sort_flags(flags: Sequence[str], places: Places) -> SortedFlags:
@@ -100,7 +100,7 @@ def sort_flags(flags: Sequence[str], places: Places) -> SortedFlags:
         elif absolute and flag.startswith("-Wl,-rpath") and all(map(places.comes_anyway, absolute)):
             pass  # torch is loaded before the library, so that it needs no path to it
         elif absolute or str(places.project) in flag:
-            result.left_out.append(flag)
+            result.of_this_machine.append(flag)
         elif words[0] in ("-D", "-U"):
             result.kept.append("".join(words))
         else:

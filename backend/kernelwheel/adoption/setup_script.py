@@ -1,199 +1,143 @@
-"""The child process that runs a setup.py and prints as JSON what it gave to setup() and what it asked of the machine.
+"""The child process that runs a setup.py and prints as JSON what it gives to setup().
 
-Run as `python setup_script.py DIR ORIGINAL MODE SCRATCH [WORD ...]`, where SCRATCH is an empty folder. setup.py itself
-runs, with the real torch and setuptools, but `setup()` only notes its arguments and has setuptools describe them, and
-whatever is asked about hardware is answered alike on every machine. MODE is `cuda`: there is a CUDA toolkit but no GPU;
-`gpu`: torch says that there is a GPU too; `cpu`: there is neither. DIR is a copy of ORIGINAL, or of a part of it. It
-imports nothing from this package, as cmake_driver.py.
+Run as `python setup_script.py DIR cuda|cpu [importable]` with the text of setup.py on standard input. The real torch
+and setuptools are used, but `setup()` only notes its arguments, and torch answers for a machine that is the same
+everywhere: with `cuda`, there are a CUDA toolkit and a GPU, with `cpu`, neither. With `importable`, the modules in DIR
+can be imported, as in a build by setuptools' older backend, but not in one by kernelwheel. It imports nothing from this
+package.
 """
 
 from __future__ import annotations
 
-import errno
 import functools
 import json
 import os
-import runpy
 import sys
 import sysconfig
+import tempfile
 import traceback
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-# What setuptools.Extension takes; torch's functions take more, for what only their build_ext does.
+# What setuptools.Extension takes and a compile depends on.
 EXTENSION_FIELDS = (
     "sources", "include_dirs", "define_macros", "undef_macros", "library_dirs", "libraries", "runtime_library_dirs",
-    "extra_objects", "extra_compile_args", "extra_link_args", "export_symbols", "optional",
-    "py_limited_api",
+    "extra_objects", "extra_compile_args", "extra_link_args", "export_symbols",
 )  # fmt: skip
-HARMLESS_FIELDS = {"name", "depends", "language", "swig_opts"}
-# Of torch.cuda, what only a GPU can answer, and what the one that is pretended says.
-PRETENDED = {"name": "NVIDIA H100 80GB HBM3", "major": 9, "minor": 0, "total_memory": 80 << 30}
-GPU_ANSWERS: dict[str, object] = {
-    "current_device": 0, "get_device_capability": (9, 0), "get_device_name": PRETENDED["name"],
-    "get_device_properties": SimpleNamespace(**PRETENDED, multi_processor_count=132), "mem_get_info": (80 << 30,) * 2,
-}  # fmt: skip
-WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
-# Of events other than `open`, which of their arguments are paths that change.
-WRITTEN = {
-    "os.mkdir": (0,), "os.remove": (0,), "os.rmdir": (0,), "os.rename": (0, 1), "os.symlink": (1,), "os.link": (1,),
-    "os.truncate": (0,), "os.chmod": (0,),
-}  # fmt: skip
-LOCAL_HOSTS = (None, "", "localhost", "127.0.0.1", "::1")
-# What torch.version.cuda says if the torch that is installed has none.
+GPU = SimpleNamespace(name="NVIDIA H100 80GB HBM3", major=9, minor=0, total_memory=80 << 30, multi_processor_count=132)
+# What torch.version.cuda is said to be if the torch that is installed has none.
 ASSUMED_CUDA = "13.0"
 
 
-class Observer:
+class Recorder:
     """What a setup.py did, up to now."""
 
-    def __init__(self, mode: str, project: Path, original: Path, scratch: Path) -> None:
-        self.mode = mode
-        self.project = project
-        self.original = original
-        self.scratch = scratch
-        self.calls: list[dict[str, Any]] = []
-        self.asked: list[str] = []
-
-    def note(self, question: str) -> None:
-        """Note a question, once."""
-        if question not in self.asked:
-            self.asked.append(question)
+    def __init__(self) -> None:
+        self.call: dict[str, Any] = {}
+        self.calls = 0
+        self.asked_capability = False
 
     def setup(self, **given: Any) -> object:
-        """Stands for setuptools.setup: notes what it is given and builds nothing."""
+        """Stands for setuptools.setup: notes the arguments of its first call, and builds nothing."""
         import setuptools
 
-        arguments = {name: plain(value) for name, value in given.items() if name not in ("ext_modules", "cmdclass")}
-        extensions = [described(extension) for extension in given.get("ext_modules") or ()]
-        commands = {name: own_command(kind) for name, kind in (given.get("cmdclass") or {}).items()}
-        call = {"arguments": arguments, "extensions": extensions, "commands": commands}
-        self.calls.append({**call, "described": plain(self.describe(given))})
-        return setuptools.Distribution()
+        listed = {name: given[name] for name in ("name", "packages", "py_modules") if name in given}
+        distribution = setuptools.Distribution(listed)
+        distribution.parse_config_files()
+        self.calls += 1
+        if self.calls == 1:
+            self.call = {
+                "arguments": {name: plain(given[name]) for name in given if name not in ("ext_modules", "cmdclass")},
+                "extensions": [described(extension) for extension in given.get("ext_modules") or ()],
+                "commands": {name: own_command(kind) for name, kind in (given.get("cmdclass") or {}).items()},
+                "name": distribution.metadata.name,
+                "packages": plain(distribution.packages),
+                "lists_modules": distribution.packages is not None or distribution.py_modules is not None,
+            }
+        return distribution
 
-    def describe(self, given: dict[str, Any]) -> dict[str, Any]:
-        """What setuptools makes of the arguments of setup(), while what it reads is there."""
-        describe = part_of_child("setup_distribution.py")["described_distribution"]
-        described: dict[str, Any] = describe(given, self.scratch / f"wheel-{len(self.calls)}")
-        return described
+    def capability(self, *_: object) -> tuple[int, int]:
+        """Stands for torch.cuda.get_device_capability."""
+        self.asked_capability = True
+        return GPU.major, GPU.minor
 
-    def watch(self, event: str, arguments: tuple[Any, ...]) -> None:  # noqa: C901
-        """An audit hook: no network, no nvidia-smi, and nothing written to the project that this is a copy of."""
-        if event == "socket.connect" and isinstance(arguments[1], tuple):
-            self.refuse_network(str(arguments[1][0]))
-        elif event == "socket.getaddrinfo":
-            if arguments[0] not in LOCAL_HOSTS:
-                self.refuse_network(str(arguments[0]))
-        elif event == "urllib.Request":
-            if not str(arguments[0]).startswith("file:"):
-                self.refuse_network(str(arguments[0]))
-        elif event in ("subprocess.Popen", "os.system") and "nvidia-smi" in str(arguments[:2]):
-            self.note("nvidia-smi")
-            if event == "subprocess.Popen" and Path(os.fsdecode(arguments[0])).name == "nvidia-smi":
-                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "nvidia-smi")
-        elif event == "open":
-            if isinstance(arguments[0], (str, bytes)) and int(arguments[2] or 0) & WRITING:
-                self.refuse_original(os.path.realpath(os.fsdecode(arguments[0])))
-        elif event in WRITTEN:
-            for path in (arguments[number] for number in WRITTEN[event]):
-                folder, name = os.path.split(os.fsdecode(path))
-                self.refuse_original(f"{os.path.realpath(folder)}/{name}")
-
-    def refuse_original(self, place: str) -> None:
-        """Do not let setup.py write through a link to the files of the original."""
-        if Path(place).is_relative_to(self.original):
-            raise PermissionError(errno.EACCES, "setup.py is only read, and may not write here", place)
-
-    def refuse_network(self, place: str) -> None:
-        """Note a download, and do not let it happen."""
-        self.note(f"download: {place}")
-        raise OSError(errno.ENETUNREACH, f"setup.py is only read, and may not download: {place}")
-
-    def answer(self, name: str, value: object) -> Callable[..., object]:
-        """A function of torch.cuda that notes that it was asked, and returns or raises `value`."""
-
-        def answered(*_: object, **__: object) -> object:
-            self.note(f"torch.cuda.{name}")
-            if isinstance(value, Exception):
-                raise value
-            return value
-
-        return answered
-
-    def tagged(self, make: Callable[..., Any]) -> Callable[..., Any]:
-        """torch's function for an extension, which leaves its own name on what it makes."""
-
-        @functools.wraps(make)
-        def made(*given: Any, **named: Any) -> Any:
-            extension = make(*given, **named)
-            extension.made_by = make.__name__
-            extension.beyond = sorted(set(named) - set(EXTENSION_FIELDS) - HARMLESS_FIELDS)
-            return extension
-
-        return made
-
-    def patch_torch(self, toolkit: Path | None) -> None:
-        """Answer for the machine in torch's name."""
-        import torch
-        import torch.backends.cuda
-        from torch.utils import cpp_extension
-
-        live = self.mode == "gpu"
-        answers: dict[str, object] = {"is_available": live, "device_count": int(live), "get_arch_list": []}
-        answers.update(GPU_ANSWERS if live else dict.fromkeys(GPU_ANSWERS, RuntimeError("no GPU")))
-        for name, value in answers.items():
-            setattr(torch.cuda, name, self.answer(name, value))
-        replaced: list[tuple[object, str, object]] = [
-            (torch.version, "cuda", (torch.version.cuda or ASSUMED_CUDA) if toolkit else None),
-            (torch.version, "hip", None),
-            (torch.backends.cuda, "is_built", lambda: bool(toolkit)),
-            (cpp_extension, "CUDA_HOME", str(toolkit) if toolkit else None),
-            (cpp_extension, "CUDNN_HOME", None),
-            (cpp_extension, "ROCM_HOME", None),
-            (cpp_extension, "IS_HIP_EXTENSION", False),
-        ]
-        for name in ("CppExtension", "CUDAExtension", "SyclExtension"):
-            if hasattr(cpp_extension, name):
-                replaced.append((cpp_extension, name, self.tagged(getattr(cpp_extension, name))))
-        for owner, name, new in replaced:
-            setattr(owner, name, new)
+    def properties(self, *_: object) -> SimpleNamespace:
+        """Stands for torch.cuda.get_device_properties."""
+        self.asked_capability = True
+        return GPU
 
 
-def part_of_child(name: str) -> dict[str, Any]:
-    """The names of another file of this process; it lies beside this one, and is in no package that it could import."""
-    return runpy.run_path(str(Path(__file__).with_name(name)))
+def pretend(recorder: Recorder, toolkit: Path | None) -> None:
+    """Answer for the machine in torch's name, and in that of setuptools for the recorder."""
+    import distutils.core  # what `import setuptools` put there, from Python 3.12 on
+
+    import setuptools
+    import torch
+    import torch.backends.cuda
+    from torch.utils import cpp_extension
+
+    gpus = int(toolkit is not None)
+    answers: dict[str, Callable[..., object]] = {
+        "is_available": lambda: bool(gpus),
+        "device_count": lambda: gpus,
+        "get_arch_list": lambda: [],
+    }
+    if toolkit:
+        answers |= {
+            "get_device_capability": recorder.capability, "get_device_properties": recorder.properties,
+            "get_device_name": lambda *_: GPU.name, "current_device": lambda: 0,
+            "mem_get_info": lambda *_: (GPU.total_memory, GPU.total_memory),
+        }  # fmt: skip
+    replaced: list[tuple[object, dict[str, object]]] = [
+        (torch.cuda, {**answers}),
+        (torch.version, {"cuda": (torch.version.cuda or ASSUMED_CUDA) if toolkit else None, "hip": None}),
+        (torch.backends.cuda, {"is_built": lambda: bool(gpus)}),
+        (
+            cpp_extension,
+            {
+                "CUDA_HOME": str(toolkit) if toolkit else None, "CUDNN_HOME": None, "ROCM_HOME": None,
+                "IS_HIP_EXTENSION": False, "CppExtension": tagged(cpp_extension.CppExtension),
+                "CUDAExtension": tagged(cpp_extension.CUDAExtension),
+            },
+        ),
+        (setuptools, {"setup": recorder.setup}),
+        (distutils.core, {"setup": recorder.setup}),
+    ]  # fmt: skip
+    for owner, values in replaced:
+        for name, value in values.items():
+            setattr(owner, name, value)
+    for name in ("CUDA_HOME", "CUDA_PATH", "FORCE_CUDA"):
+        os.environ.pop(name, None)
+    if toolkit:
+        os.environ.update(CUDA_HOME=str(toolkit), CUDA_PATH=str(toolkit), FORCE_CUDA="1")
+        os.environ["PATH"] = f"{toolkit / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
 
 
-def note_variables(observer: Observer, words: list[str], forgotten: tuple[str, ...]) -> None:
-    """Note what the project's own files look for and do not find: variables, and words of the command line."""
-    kind: type[MutableMapping[str, str]] = type(os.environ)
-    between = {os.__file__, str(getattr(sys.modules["_collections_abc"], "__file__", None)), __file__}
+def make_toolkit(root: Path) -> Path:
+    """A folder that looks like a CUDA toolkit to a setup.py: its nvcc can say its version and nothing else."""
+    import torch
 
-    def asked_by_project() -> bool:
-        frame = sys._getframe(2)
-        while frame.f_back and (frame.f_code.co_filename in between or "frozen" in frame.f_code.co_filename):
-            frame = frame.f_back
-        return Path(frame.f_code.co_filename).is_relative_to(observer.project)
+    release = torch.version.cuda or ASSUMED_CUDA
+    for name in ("bin", "include", "lib64"):
+        (root / name).mkdir(parents=True)
+    lines = f"nvcc: NVIDIA (R) Cuda compiler driver\nCuda compilation tools, release {release}, V{release}.0\n"
+    (root / "bin/nvcc").write_text(f"#!/bin/sh\ncat <<end\n{lines}end\n", encoding="utf-8")
+    (root / "bin/nvcc").chmod(0o755)
+    return root
 
-    class Environment(kind):  # type: ignore[misc,valid-type]
-        def __getitem__(self, name: str) -> str:
-            try:
-                return str(super().__getitem__(name))
-            except KeyError:
-                if name not in forgotten and asked_by_project():
-                    observer.note(f"variable: {name}")
-                raise
 
-    class Words(list[str]):
-        def __contains__(self, word: object) -> bool:
-            if not super().__contains__(word) and asked_by_project():
-                observer.note(f"word: {word}")
-            return super().__contains__(word)
+def tagged(make: Callable[..., Any]) -> Callable[..., Any]:
+    """torch's function for an extension, which leaves its own name on what it makes."""
 
-    os.environ.__class__ = Environment
-    sys.argv = Words(["setup.py", "bdist_wheel", *words])
+    @functools.wraps(make)
+    def made(*given: Any, **named: Any) -> Any:
+        extension = make(*given, **named)
+        extension.made_by = make.__name__
+        return extension
+
+    return made
 
 
 def plain(value: Any) -> Any:
@@ -206,10 +150,10 @@ def plain(value: Any) -> Any:
 
 
 def described(extension: Any) -> dict[str, Any]:
-    """An extension's fields; `made_by` is torch's function, or the class if it was none of torch's."""
+    """An extension's name, its fields, and who made it: torch's function, or its class."""
     fields = {name: plain(getattr(extension, name, None)) for name in EXTENSION_FIELDS}
     made_by = getattr(extension, "made_by", type(extension).__name__)
-    return {"name": str(extension.name), "made_by": made_by, "beyond": getattr(extension, "beyond", []), **fields}
+    return {"name": str(extension.name), "made_by": made_by, "fields": fields}
 
 
 def own_command(kind: Any) -> str | None:
@@ -218,54 +162,46 @@ def own_command(kind: Any) -> str | None:
     return None if is_torch_s else str(getattr(kind, "__qualname__", kind))
 
 
-def observe(project: Path, observer: Observer, scratch: Path, words: list[str]) -> dict[str, Any]:
-    """Run a project's setup.py to its end; where it found what, for the one who reads the result."""
-    import distutils.core  # what `import setuptools` put there, from Python 3.12 on
-
-    import setuptools
+def record(project: Path, source: bytes, toolkit: Path | None, importable: bool) -> dict[str, Any]:
+    """Run the text of a project's setup.py to its end."""
     import torch
 
-    own_cuda = torch.version.cuda
-    machine = part_of_child("setup_machine.py")
-    toolkit = None if observer.mode == "cpu" else machine["make_toolkit"](scratch / "cuda", own_cuda or ASSUMED_CUDA)
-    machine["prepare_environment"](toolkit, scratch)
-    observer.patch_torch(toolkit)
-    for module in (setuptools, distutils.core):
-        vars(module)["setup"] = observer.setup
-    sys.addaudithook(observer.watch)
+    recorder = Recorder()
+    pretend(recorder, toolkit)
     os.chdir(project)
-    sys.path.insert(0, str(project))
-    note_variables(observer, words, machine["FORGOTTEN"])
-    failure = None
+    sys.argv = ["setup.py", "bdist_wheel"]
+    if importable:
+        sys.path.insert(0, str(project))
+    script = str(project / "setup.py")
+    failure = "it never called setup()"
     try:
-        runpy.run_path(str(project / "setup.py"), run_name="__main__")
+        exec(compile(source, script, "exec"), {"__name__": "__main__", "__file__": script})
     except SystemExit as leaving:
-        print(leaving.code if isinstance(leaving.code, str) else "", file=sys.stderr, end="")
         failure = f"it called sys.exit({leaving.code!r})"
     except BaseException as error:
         traceback.print_exc()
         failure = f"it raised {type(error).__name__}"
-    python = [sysconfig.get_path(name) for name in ("include", "platinclude")]
-    python += [str(Path(prefix) / "include") for prefix in (sys.prefix, sys.base_prefix)]
+    prefixes = [str(Path(prefix) / "include") for prefix in (sys.prefix, sys.base_prefix)]
     return {
-        "failure": failure or "it never called setup()",
-        "calls": observer.calls,
-        "asked": observer.asked,
-        "assumed_cuda": ASSUMED_CUDA if toolkit and own_cuda is None else None,
-        "below": [str(Path(torch.__file__).parent), *([str(toolkit)] if toolkit else [])],
-        "exactly": python,
+        "call": recorder.call,
+        "calls": recorder.calls,
+        "failure": failure,
+        "cuda": torch.version.cuda,
+        "asked_capability": recorder.asked_capability,
+        "brought_folders": [str(Path(torch.__file__).parent), *([str(toolkit)] if toolkit else [])],
+        "python_headers": [*(sysconfig.get_path(name) for name in ("include", "platinclude")), *prefixes],
     }
 
 
-def main(project: str, original: str, mode: str, scratch: str, *words: str) -> None:
+def main(project: str, machine: str, *options: str) -> None:
     """Print what was observed to what was standard output; setup.py prints to standard error."""
-    with os.fdopen(os.dup(1), "w", encoding="utf-8") as out:
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as out, tempfile.TemporaryDirectory() as scratch:
         os.dup2(2, 1)
-        sys.stdout = sys.stderr  # in the order in which it was printed, also if this process is killed
-        del sys.path[0]  # this file's own folder, where `wheel` is something else
+        sys.stdout = sys.stderr  # in the order in which it was printed
+        del sys.path[0]  # this file's own folder
         sys.dont_write_bytecode = True
-        observer = Observer(mode, Path(project), Path(original), Path(scratch))
-        json.dump(observe(Path(project), observer, Path(scratch), [*words]), out)
+        toolkit = make_toolkit(Path(scratch).resolve() / "cuda") if machine == "cuda" else None
+        json.dump(record(Path(project), sys.stdin.buffer.read(), toolkit, "importable" in options), out)
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ def refuse_ext_modules(project: Path, tool_tables: Mapping[str, Any]) -> None:
             found=found,
             remedies=[
                 "python -m kernelwheel adopt prints the tables that replace them in pyproject.toml",
-                f"then remove {found.partition(' in ')[2] if is_file(script) else 'ext-modules'}",
+                f"then remove {found.replace(' in ', ' from ', 1)}; adopt --write does both for setup.py",
             ],
         )
 

@@ -12,8 +12,8 @@ from pathlib import PurePosixPath
 from typing import Any, Literal, NamedTuple, NoReturn, get_args
 
 from ..runtime.errors import SettingsError
-from ..runtime.settings import choice
 from ..runtime.platforms import library_file
+from ..runtime.settings import choice
 from . import arch_choice
 from .arch_choice import ArchList
 from .build_platforms import HOST_PLATFORM

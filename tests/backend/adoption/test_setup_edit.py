@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 
 import pytest
 from kernelwheel.adoption.setup_edit import without_extensions
@@ -10,6 +11,7 @@ from kernelwheel.adoption.setup_edit import without_extensions
 pytestmark = pytest.mark.once
 
 TORCH = "from torch.utils.cpp_extension import BuildExtension, CUDAExtension\n"
+LEFT = "from torch.utils.cpp_extension import BuildExtension\n"
 VALUE = "[CUDAExtension('a._C', ['a.cu'])]"
 LIST = f"ext_modules={VALUE}"
 COMMAND = "cmdclass={'build_ext': BuildExtension}"
@@ -104,26 +106,27 @@ if __name__ == '__main__':
 """
 
 
-def edited(text: str, commands: tuple[str, ...] = ("build_ext",)) -> str | None:
-    after = without_extensions(text.encode(), commands)
-    return None if after is None else after.decode()
+def edited(text: str, commands: Mapping[str, bool] = {"build_ext": True}, instead: bytes = b"") -> str:
+    after = without_extensions(text.encode(), commands, instead).decode()
+    assert ast.parse(after)
+    return after
 
 
 def test_what_only_the_extensions_used_goes_and_every_other_byte_stays() -> None:
-    assert edited(BEFORE) == AFTER
-    assert edited(BEFORE.replace("\n", "\r\n")) == AFTER.replace("\n", "\r\n")
+    commands = {"build_ext": True, "clean": False}
+
+    assert edited(BEFORE, commands) == AFTER
+    assert edited(BEFORE.replace("\n", "\r\n"), commands) == AFTER.replace("\n", "\r\n")
 
 
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        (f"{TORCH}setup(name='a', {LIST}, {COMMAND})\n", "setup(name='a')\n"),
         (f"{TORCH}setup({LIST},\n      name='a',\n      {COMMAND})", "setup(\n      name='a',\n      )"),
-        (f"{TORCH}m = {VALUE}; y = 1\nsetup(ext_modules=m)", None),
         ("if y:\n    m = 1\nelse:\n    print()\nsetup(ext_modules=m)",
          "if y:\n    pass\nelse:\n    print()\nsetup()"),
         (f"{TORCH}def main():\n    m = {VALUE}\n    setup(ext_modules=m)\nmain()",
-         f"{TORCH.replace(', CUDAExtension', '')}def main():\n    setup()\nmain()"),
+         f"{LEFT}def main():\n    setup()\nmain()"),
         (f"setup(a='b', {LIST},\n      c=1)", "setup(a='b',\n      c=1)"),
         ("import sys\nsys.path.append('b')\nm = [sys.path]\nsetup(ext_modules=m)",
          "import sys\nsys.path.append('b')\nsetup()"),
@@ -132,29 +135,38 @@ def test_what_only_the_extensions_used_goes_and_every_other_byte_stays() -> None
          "def f():\n    global m\nm = [1]\nf()\nsetup()"),
     ],
 )  # fmt: skip
-def test_small_scripts(before: str, after: str | None) -> None:
+def test_small_scripts(before: str, after: str) -> None:
     assert edited(before) == after
-    assert after is None or ast.parse(after)
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("command", "is_torch_s", "after"),
     [
-        "setup(**{'ext_modules': []})",
-        f"setup({LIST})\nsetup({LIST})",
-        f"setup({LIST}, cmdclass=commands)",
-        f"setup({LIST}",
-        f"setup(name='a', {COMMAND})",
-        f"# -*- coding: latin-1 -*-\nsetup({LIST})",
-        "def made():\n    os.makedirs('a/data')\n    return []\nsetup(ext_modules=made())",
-        "def made():\n    os.makedirs('a/data')\ndef more():\n    return made()\nx = more()\nsetup(ext_modules=[x])",
+        (COMMAND, True, "setup()\n"),
+        ("cmdclass={'build_ext': BuildExtension} if y else {}", True, "setup()\n"),
+        (COMMAND, False, f"{LEFT}setup({COMMAND})\n"),
+        ("cmdclass=BuildExtension.all", False, f"{LEFT}setup(cmdclass=BuildExtension.all)\n"),
     ],
 )
-def test_what_is_not_certain_is_left_to_a_person(text: str) -> None:
-    assert edited(text) is None
+def test_only_commands_that_are_torch_s_go(command: str, is_torch_s: bool, after: str) -> None:
+    assert edited(f"{TORCH}setup({LIST}, {command})\n", {"build_ext": is_torch_s}) == after
 
 
-def test_a_command_of_its_own_stays() -> None:
-    text = f"{TORCH}class Mine(BuildExtension):\n    pass\nsetup({LIST}, cmdclass={{'build_ext': Mine}})\n"
+def test_another_argument_takes_the_place_of_the_extensions() -> None:
+    assert edited(f"setup(name='a',\n    {LIST},\n)", instead=b"packages=[]") == (
+        "setup(name='a',\n    packages=[],\n)"
+    )
 
-    assert edited(text, ()) == text.replace(f"{LIST}, ", "").replace(", CUDAExtension", "")
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (f"setup({LIST})\nsetup({LIST})", "2 calls"),
+        (f"setup({LIST}", "never closed"),
+        (f"# -*- coding: latin-1 -*-\nsetup({LIST})", "not UTF-8"),
+        (f"{TORCH}m = {VALUE}; y = 1\nsetup(ext_modules=m)", "shares a line"),
+    ],
+)
+def test_what_is_not_certain_is_left_to_a_person(text: str, reason: str) -> None:
+    with pytest.raises((SyntaxError, ValueError), match=reason):
+        edited(text)

@@ -1,5 +1,0 @@
-"""What the scripts start."""
-
-
-def main():
-    print("everything")
