@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from folders import BACKEND
 from kernelwheel.adoption.adopt import adopted_tables
 from kernelwheel.adoption.extension_tables import AdoptionNotes, Table, merge, translate
 from kernelwheel.adoption.pyproject_text import WIDTH, add_tables, toml_text
@@ -14,8 +14,6 @@ from kernelwheel.adoption.setup_flags import Places, arch_list, sort_flags
 from kernelwheel.adoption.setup_runs import RecordedExtension, SetupRun
 from kernelwheel.project.package import read_toml
 from kernelwheel.runtime.errors import SettingsError
-from processes import Done, run
-from folders import BACKEND
 from setup_projects import BUILD_SYSTEM, IMPORTS, MODULE, adopt, lay_out
 
 pytestmark = pytest.mark.once

@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from folders import BACKEND
 from kernelwheel.project.package import read_toml
 from processes import run
-from folders import BACKEND
 from setup_projects import BUILD_SYSTEM, IMPORTS, MODULE, adopt, lay_out
 
 pytestmark = [pytest.mark.once, pytest.mark.slow]
