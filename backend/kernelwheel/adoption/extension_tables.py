@@ -124,13 +124,13 @@ def _include_dirs(
         inside = places.relative(folder)
         if inside is None:
             lost.append(f"the include folder {folder} is outside of the project; copy it into the project")
-        elif not any((places.project / inside).glob("*")):
+            continue
+        if not any((places.project / inside).glob("*")):
             lost.append(
-                f"the include folder {inside} is empty or not there: bring it, and run adopt again; "
+                f"the include folder {inside} is empty or not there: bring it before a build; "
                 "git submodule update --init --recursive does, if it is in a submodule"
             )
-        else:
-            found.append(inside)
+        found.append(inside)
     return _once(found)
 
 

@@ -353,18 +353,29 @@ def translated(project: Path, **fields: Any) -> tuple[Table, AdoptionNotes]:
         ({"undef_macros": ["NDEBUG"]}, "undef_macros"),
         ({"include_dirs": [None, "."]}, "include_dirs has None in place of what setup.py did not find"),
         ({"extra_compile_args": [None, "-O2"]}, "extra_compile_args has None"),
-        ({"include_dirs": ["third_party/eigen-3.4.0"]}, "git submodule update --init --recursive"),
-        ({"extra_compile_args": ["-Ithird_party/glm"]}, "third_party/glm is empty or not there"),
     ],
 )
 def test_what_has_no_key_is_told(tmp_path: Path, fields: dict[str, Any], word: str) -> None:
     lay_out(tmp_path, {"a.cu": MODULE, "a.pyx": ""})
-    (tmp_path / "third_party/glm").mkdir(parents=True)  # as of a submodule that git has not brought
 
     _, notes = translated(tmp_path, **fields)
 
     (told,) = notes.untranslated
     assert word in told
+
+
+def test_folders_of_headers_that_git_has_not_brought_are_told_and_stay_in_the_table(tmp_path: Path) -> None:
+    lay_out(tmp_path, {"a.cu": MODULE})
+    (tmp_path / "third_party/glm").mkdir(parents=True)
+    folders = ["third_party/eigen/include", "third_party/glm"]
+
+    table, notes = translated(tmp_path, include_dirs=folders[:1], extra_compile_args=[f"-I{folders[1]}"])
+
+    assert table["include-dirs"] == folders
+    assert len(notes.untranslated) == 2
+    for folder, told in zip(folders, notes.untranslated, strict=True):
+        assert f"the include folder {folder} is empty or not there" in told
+    assert "git submodule update --init --recursive" in notes.untranslated[0]
 
 
 def test_folders_that_a_build_searches_anyway_are_dropped(tmp_path: Path) -> None:
