@@ -1,6 +1,6 @@
 """The selection: which Artifact is loaded for a call or found by `cache build`, or that one is compiled, or the error.
 
-This is the only place that decides, and a pure function of what exists. `find` and `obtain` carry it out; `prediction`
+This is the only place that decides, and a pure function of what exists. `find` and `obtain` carry it out; `doctor`
 shows it to people.
 """
 
