@@ -214,6 +214,7 @@ _BUILT_WITH: Fields = {
     "cccl": _or_none(_text),
     "cmake": _text,
     "ninja": _text,
+    "peak_mb": _number,
     "cuda": {"enabled": _of_type(bool), "because": _text},
     "settings": lambda value: type(value) is dict and all(map(_name, value)),  # _SETTING, by option name
 }
