@@ -53,6 +53,7 @@ BUILT_WITH: Values = {
     "cccl": "3.2.0",
     "cmake": ">=3.24",
     "ninja": ">=1.5",
+    "peak_mb": 512,
     "cuda": {"enabled": True, "because": "torch has CUDA"},
     "settings": {
         "cuda": {"value": "auto", "origin": "default"},

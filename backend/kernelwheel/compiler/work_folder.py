@@ -5,7 +5,7 @@
         headers/                                    links to headers besides torch's
         libraries/                                  links to libraries of the toolkit
         older/                                      sources for an older glibc, see toolchain/glibc_compat.py
-        torch-stubs/                                sources for another platform's torch, see torch_stubs.py
+        torch-stubs/                                sources for another platform's torch, see cross/cmake_files.py
         build.log                                   the latest output of CMake and the compilers
         whole.json                                  exists while the rest is intact: removed first, written last
 

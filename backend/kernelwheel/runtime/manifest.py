@@ -23,7 +23,7 @@ from .record import Record
 if TYPE_CHECKING:
     from .content import Content
 
-SCHEMA = 7
+SCHEMA = 6
 FILE = "manifest.json"
 LARGEST = 4 << 20  # bytes in the file: enough for 30 000 source files
 MOST_NESTED = 1000  # objects and lists in total, nested or not: far fewer than Python's own stack can take

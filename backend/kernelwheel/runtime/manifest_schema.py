@@ -207,6 +207,7 @@ _BUILT_WITH: Kind = {
     "cccl": (_text,),
     "cmake": _text,
     "ninja": _text,
+    "peak_mb": _number,
     "cuda": {"enabled": _boolean, "because": _text},
     "settings": {str: {"value": (_value,), "origin": _text}},
 }

@@ -311,14 +311,14 @@ def test_the_fingerprint_is_the_sha256_of_the_canonical_json_of_its_parts(machin
     values = plan.to_json()
     parts = {name: sha256(values[name]) for name in ("content", "tools", "target")}
     assert plan.digests == parts
-    assert plan.fingerprint == sha256({"schema": 7, **parts})
+    assert plan.fingerprint == sha256({"schema": 6, **parts})
 
 
 def test_a_plan_names_its_schema_and_what_it_was_drawn_from(machine: Machine) -> None:
     values = machine.draw().to_json()
 
     assert json.loads(json.dumps(values)) == values
-    assert values["schema"] == 7
+    assert values["schema"] == 6
     assert values["content"]["sources"] == {
         name: hashlib.sha256(text.encode()).hexdigest() for name, text in SOURCES.items()
     }
