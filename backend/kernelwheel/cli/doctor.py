@@ -29,7 +29,7 @@ from ..runtime.presentation import call_row, rows_text, view_selection
 from ..runtime.request import CompileRequest
 from ..runtime.selection import Request, Selection
 from . import installation
-from .dry_run import preview, require_writable_store
+from .dry_run import preview, require_store
 from .installation import Installation
 from .manifest_text import manifest_text, settings_text
 
@@ -95,7 +95,7 @@ def predict(package: InstalledPackage, host: Host) -> tuple[list[Selection], Map
 def _ask(package: InstalledPackage, host: Host, request: Request) -> CompileRequest | KernelWheelError:
     """What the compiler would be asked, or what prevents that."""
     try:
-        require_writable_store(package)
+        require_store(package)
         return compile_request(package, host, request, package.settings)
     except KernelWheelError as error:
         return error

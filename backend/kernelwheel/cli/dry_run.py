@@ -1,4 +1,4 @@
-"""What a compile would do: the compiler is asked for its Plan, and the store whether it could be written."""
+"""What would be compiled: asked of the compiler, which compiles nothing, and of the store that it would go to."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from contextlib import suppress
 from typing import Any
 
 from ..runtime import compiler_process
-from ..runtime.errors import KernelWheelError
 from ..runtime.installed import InstalledPackage
 from ..runtime.platforms import require_supported
 from ..runtime.request import CompileRequest
@@ -18,28 +17,27 @@ from ..runtime.request import CompileRequest
 def preview(
     requests: Sequence[CompileRequest], machine: CompileRequest | None, environ: Mapping[str, str]
 ) -> dict[str, Any]:
-    """What would be compiled for these requests, and with what; nothing is.
+    """What would be compiled for these requests, and with what.
 
     `plans`, for each request `{"plan": …}` or `{"error": …}`, and `toolchain`, what is found for `machine`.
     """
-    question = {"requests": [each.to_json() for each in requests], "machine": machine.to_json() if machine else None}
-    return dict(compiler_process.send({"dry-run": question}, lambda line: None, environ))
+    question = {"requests": [each.to_json() for each in requests], "machine": machine and machine.to_json()}
+    answer: dict[str, Any] = compiler_process.send({"dry-run": question}, lambda line: None, environ)
+    return answer
 
 
-def require_writable_store(package: InstalledPackage) -> None:
-    """Raise the error that storing what was compiled would raise, as far as can be seen without making anything."""
+def require_store(package: InstalledPackage) -> None:
+    """Raise the error for a store that what is compiled could not be put into, as far as is seen without making it."""
     require_supported()
     store = package.own_store()
-    with suppress(FileNotFoundError):
-        store.guard.check(store.root / ".work")
     try:
+        with suppress(FileNotFoundError):
+            store.guard.check(store.root / ".work")
         for folder in (store.root, store.root / ".work"):
             there = next(place for place in (folder, *folder.parents) if place.exists())
             if not os.access(there, os.W_OK | os.X_OK, effective_ids=True):
                 if os.statvfs(there).f_flag & os.ST_RDONLY:
                     raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(there))
                 raise PermissionError(errno.EACCES, "this user may not make files here", str(there))
-    except KernelWheelError:
-        raise
     except OSError as error:
         raise store.unwritable(error) from error

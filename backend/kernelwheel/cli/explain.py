@@ -35,9 +35,11 @@ class Candidate(NamedTuple):
 
 def run(args: argparse.Namespace, kernels: Kernels) -> int:
     """Print what `cache build` would find with the same arguments, or why it would not; return 1 then."""
-    package, host, archs = kernels.installed, kernels.host, args.archs or ""
-    request = cache_build.build_request(package, host, cache_build.wants_cuda(kernels, args.cuda), archs)
-    selection = foresee(package, kernels.host, request, Artifact.verify)
+    package, archs = kernels.installed, args.archs or ""
+    cuda = cache_build.wants_cuda(kernels, args.cuda)
+    host = kernels.host  # with its GPUs, if they count
+    request = cache_build.build_request(package, host, cuda, archs)
+    selection = foresee(package, host, request, Artifact.verify)
     found = selection.artifact.folder if selection.artifact else None
     answer = {} if found else _ask(package, host, request, cache_build.build_settings(package, archs))
     no_plan = str(from_json(answer["error"])) if "error" in answer else None

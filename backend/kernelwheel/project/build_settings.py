@@ -12,17 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..runtime.errors import SettingsError
-from ..runtime.settings import (
-    TABLE,
-    VARIABLE,
-    Option,
-    Origin,
-    Settings,
-    absolute_folder,
-    choice,
-    flags,
-    stripped,
-)
+from ..runtime.settings import TABLE, VARIABLE, Option, Origin, Settings, absolute_folder, choice, flags, stripped
 from . import arch_choice
 from .build_platforms import PLATFORMS
 
