@@ -18,8 +18,8 @@ def command(package: str) -> str:
     return f"python -m {package}._kernelwheel"
 
 
-class KernelWheelError(Exception):
-    """Base of all errors of this package.
+class KernelWheelError(RuntimeError):
+    """Base of all errors of this package; torch raises RuntimeErrors, too, where an extension cannot be had.
 
     Args:
         problem: one line that says what failed.
