@@ -24,11 +24,13 @@ from .load_sources import INLINE, Tree, gather, read_sources
 from .project.extension import CUDA_SUFFIX, CXX_SUFFIXES, Extension, Kind, to_json
 from .project.package import OLDEST_TORCH, make_content
 from .runtime import host as hosts
+from .runtime.content import Content
 from .runtime.errors import BuildError, IncompatibleArtifactError
 from .runtime.files import json_sha256
 from .runtime.host import Host
 from .runtime.installed import InstalledPackage
 from .runtime.kernels import Kernels
+from .runtime.manifest import FILE
 from .runtime.progress import print_line, shown
 from .runtime.settings import Origin, Settings
 from .runtime.sources import Sources
@@ -242,10 +244,10 @@ class Described(InstalledPackage):
     def __init__(self, call: Call, texts: Mapping[str, bytes]) -> None:
         """Raises a SettingsError if the arguments are not right."""
         super().__init__(f"kernelwheel.{call.name}", VERSION, Path(INLINE), os.environ)
-        self.tree, self.extension, archs = _extension(call, texts)
+        self.tree, self.extension = _extension(call, texts)
         settings = Settings.resolve(self.package, {}, self.environ)
-        if archs:
-            settings = settings.changed("archs", archs, Origin("extra_cuda_cflags"))
+        if self.extension.archs:
+            settings = settings.changed("archs", self.extension.archs, Origin("extra_cuda_cflags"))
         if call.build_directory:
             folder = str(Path(call.build_directory).absolute())
             settings = settings.changed("cache-dir", folder, Origin("build_directory"))
@@ -255,6 +257,19 @@ class Described(InstalledPackage):
 
     def _read(self) -> None:
         """There is no wheel."""
+
+    @property
+    def absence(self) -> str:
+        """How the content differs from that of the last entry of this name."""
+        from .cli.explain import differences
+
+        entries = [entry for store in self.stores() for entry in store.entries()]
+        if not entries:
+            return "nothing of this name was compiled yet"
+        assert self.wanted.content
+        last = max(entries, key=lambda entry: (entry.folder / FILE).stat().st_mtime).manifest.content
+        changes = "; ".join(map(str, differences(_fields(last), _fields(self.wanted.content))))
+        return f"since the last compile: {changes or 'other GPUs, torch or Python'}"
 
     def read_sources_again(self) -> None:
         """Write the files where the compiler takes them from; called once the store is locked."""
@@ -272,8 +287,13 @@ class Described(InstalledPackage):
             shutil.rmtree(self.source.folder, ignore_errors=True)
 
 
-def _extension(call: Call, texts: Mapping[str, bytes]) -> tuple[Tree, Extension, str]:
-    """What is compiled, and the architectures that flags choose."""
+def _fields(content: Content) -> dict[str, Any]:
+    """What calls of one name can differ in."""
+    return {**content["extensions"][0], **content["options"], "sources": content["sources"]}
+
+
+def _extension(call: Call, texts: Mapping[str, bytes]) -> tuple[Tree, Extension]:
+    """What is compiled."""
     name = call.name
     if not (isinstance(name, str) and name.isidentifier() and name.isascii() and len(name) < 80):
         raise refusal(str(name), "name", "an identifier, of less than 80 letters, digits and _", repr(name))
@@ -309,9 +329,9 @@ def _extension(call: Call, texts: Mapping[str, bytes]) -> tuple[Tree, Extension,
         file_flags={},
         link_flags=flags.link,
         libraries=flags.libraries,
-        archs="",
+        archs=flags.archs,
     )
-    return tree, extension, flags.archs
+    return tree, extension
 
 
 def _with_suffixes(tree: Tree) -> Tree:
@@ -346,7 +366,10 @@ class Loader(Kernels):
         """Load the library; the module, if it is one."""
         package, name = self.installed, self.installed.extension.name
         try:
-            return self.module(name) if package.extension.kind == "module" else self.extension(name)
+            module = self.module(name) if package.extension.kind == "module" else self.extension(name)
+            if package.extension.archs and self._whole_of:
+                self._refuse_other_family(name, self._whole_of)
+            return module
         except IncompatibleArtifactError as error:
             _require_architectures(package, self.host, error)
             raise

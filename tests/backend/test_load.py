@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +14,12 @@ import kernelwheel
 import pytest
 import warm_python
 from editables import Editable, make_user
+from kernelwheel import load_call
+from kernelwheel.load_flags import translate
+from kernelwheel.load_sources import gather, read_sources
+from kernelwheel.runtime.errors import KernelWheelError, SettingsError
 from kernelwheel.runtime.store import Store
+from processes import Done, clean_environment
 
 pytestmark = pytest.mark.once
 
@@ -29,6 +37,7 @@ FILES = {
     "include/answer.h": '#include "detail/value.h"\n',
     "include/detail/value.h": "#define ANSWER 42\n",
 }
+LOAD = "import kernelwheel; m = kernelwheel.load('light', ['csrc/light.cpp'], extra_cflags=['-I include'])\n"
 
 
 def write(folder: Path, files: Mapping[str, str] = FILES) -> Path:
@@ -40,6 +49,12 @@ def write(folder: Path, files: Mapping[str, str] = FILES) -> Path:
 
 def load_light(folder: Path, **options: Any) -> Any:
     return kernelwheel.load("light", [folder / "csrc/light.cpp"], extra_include_paths=[folder / "include"], **options)
+
+
+def refusal_of(name: str, *sources: Any, **options: Any) -> str:
+    with pytest.raises(KernelWheelError) as raised:
+        kernelwheel.load(name, list(sources), **options)
+    return str(raised.value)
 
 
 @pytest.fixture
@@ -55,11 +70,19 @@ def entries(user: Editable, name: str = "light") -> list[Path]:
     return [each.folder for each in Store(user.cache, f"kernelwheel.{name}", "0").entries()]
 
 
+def run(user: Editable, folder: Path, script: str, **env: str) -> Done:
+    """Run a script as that user, in a folder."""
+    environ = {**user.environment, "KERNELWHEEL_CACHE_DIR": str(user.cache), **env}
+    return warm_python.run_python(script, cwd=folder, env=environ)
+
+
 # Content decides
 
 
 @pytest.mark.slow
-def test_content_decides_and_neither_folder_nor_time_nor_process(user: Editable, tmp_path: Path) -> None:
+def test_content_decides_and_neither_folder_nor_time_nor_process(
+    user: Editable, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     here, there = write(tmp_path / "here"), write(tmp_path / "there/deeper")
 
     module = load_light(here)
@@ -67,18 +90,187 @@ def test_content_decides_and_neither_folder_nor_time_nor_process(user: Editable,
     assert module.answer() == 42
     assert user.compiled() == ["light.cpp"]
     assert load_light(there) is module
-    script = "import kernelwheel, sys; print(kernelwheel.load('light', ['csrc/light.cpp'], extra_cflags=['-I include']).answer())"
-    done = warm_python.run_python(
-        script, cwd=there, path=[BACKEND], env={**user.environment, "KERNELWHEEL_CACHE_DIR": str(user.cache)}
-    )
-    assert done.stdout == "42\n"
+    assert run(user, there, LOAD + "print(m.answer())").stdout == "42\n"
     assert user.compiled() == ["light.cpp"]
+    assert "nothing of this name was compiled yet" in capsys.readouterr().err
 
     # A header that a header includes is edited. What was loaded before stays as it is.
     (there / "include/detail/value.h").write_text("#define ANSWER 43\n")
     os.utime(there / "include/detail/value.h", (0, 0))
-    edited = load_light(there)
+    edited = load_light(there, verbose=True)
 
     assert (module.answer(), edited.answer()) == (42, 43)
-    assert len(entries(user)) == 2
+    assert "sources: 1 file changed: include/detail/value.h" in capsys.readouterr().err
     assert load_light(here) is module
+    assert len(entries(user)) == 2
+    assert list((user.cache / "kernelwheel.light/0/.work").iterdir()) == []
+
+
+def test_a_change_of_anything_that_is_compiled_is_another_content(tmp_path: Path) -> None:
+    folder = write(tmp_path)
+    base = dict.fromkeys(load_call.Call._fields, ())
+    base |= {"name": "light", "build_directory": None, "with_cuda": None, "is_python_module": True, "abi": "torch"}
+    source, include = str(folder / "csrc/light.cpp"), (str(folder / "include"),)
+
+    def content(**changed: Any) -> Any:
+        call = load_call.Call(**{**base, "include_paths": include, **changed})
+        return load_call.Described(call, read_sources([source], "light")).wanted.content
+
+    first = content()
+    assert content(verbose=True, only_compile=True) == first
+    different = [
+        content(cflags=("-DX=1",)),
+        content(ldflags=("-lm",)),
+        content(include_paths=(*include, str(write(tmp_path / "more")))),
+        content(unique_namespace=True),
+    ]
+    (folder / "include/detail/value.h").write_text("#define ANSWER 1\n")
+    different.append(content())
+    assert first not in different
+    assert len({str(each) for each in different}) == len(different)
+
+
+# What is compiled
+
+
+def test_headers_are_found_by_where_they_are_relative_to_what_includes_them(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            "p/csrc/a.cpp": '#include "../common/c.h"\n#include <lib/l.h>\n#include MACRO\n#include <vector>\n',
+            "p/common/c.h": "#if 0\n#include <lib/never.h>\n#endif\n",
+            "q/include/lib/l.h": '#include "../up.h"\n',
+            "q/include/lib/never.h": "",
+            "q/include/up.h": "",
+            "q/include/macro.h": "",
+            "q/include/unused.h": "",
+            "p/common/unused.h": "",
+        },
+    )
+    source = str(tmp_path / "p/csrc/a.cpp")
+
+    tree = gather({source: Path(source).read_bytes()}, [str(tmp_path / "q/include")], ['MACRO="macro.h"'], "a")
+
+    assert sorted(tree.files) == [
+        "include1/lib/l.h",
+        "include1/lib/never.h",
+        "include1/macro.h",
+        "include1/up.h",
+        "sources/common/c.h",
+        "sources/csrc/a.cpp",
+    ]
+    assert tree.sources == ("sources/csrc/a.cpp",)
+    assert tree.include_dirs == ("include1",)
+    assert {"vector", "lib/l.h"} <= tree.headers
+
+
+def test_flags_are_what_a_shell_would_split_and_torch_s_own_libraries_are_left_out(tmp_path: Path) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib/libown.a").touch()
+
+    flags = translate(
+        "name",
+        ["-g\n\n", "-O0 -Wall", "-isystem first", '-DTEXT="a b"'],
+        ["-gencode arch=compute_80,code=sm_80", "-gencode=arch=compute_90a,code=[sm_90a,compute_90a]", "-lineinfo"],
+        [f"-L{tmp_path}/lib -lm", f"{tmp_path}/lib/libown.a", "-ltorch", "-Wl,-rpath,/x"],
+        ["  second\n"],
+        cuda=True,
+    )
+
+    assert flags.cxx == ("-g", "-O0", "-Wall", "-DTEXT=a b")
+    assert flags.cuda == ("-lineinfo",)
+    assert flags.archs == "8.0;9.0a+PTX"
+    assert flags.link == (f"-L{tmp_path}/lib", f"-L{tmp_path}/lib", "-Wl,-rpath,/x")
+    assert flags.libraries == ("m", ":libown.a")
+    assert flags.include_dirs == (os.path.abspath("second"), os.path.abspath("first"))  # noqa: PTH100
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"extra_include_paths": ["/nowhere/include"]}, "no folder /nowhere/include"),
+        ({"extra_cflags": ["-I/nowhere"]}, "no folder /nowhere"),
+        ({"extra_ldflags": ["-L/nowhere"]}, "no folder '/nowhere'"),
+        ({"extra_ldflags": ["/nowhere/liba.so"]}, "no file /nowhere/liba.so"),
+        ({"extra_cflags": ['-DA="']}, "No closing quotation"),
+        ({"with_sycl": True}, "SYCL"),
+        ({"is_standalone": True, "is_python_module": False}, "build it with CMake"),
+        ({"abi": "unstable"}, "torch or stable"),
+    ],
+)
+def test_bad_arguments_are_one_error_before_anything_is_made(
+    user: Editable, tmp_path: Path, options: dict[str, Any], says: str
+) -> None:
+    source = write(tmp_path) / "csrc/light.cpp"
+
+    assert says in refusal_of("light", source, **options)
+    assert not user.cache.exists()
+
+
+def test_bad_names_and_sources_are_one_error_before_anything_is_made(user: Editable, tmp_path: Path) -> None:
+    source = write(tmp_path) / "csrc/light.cpp"
+
+    for name in ("", "two words", "a-b", "a.b", "../x", "é", "n" * 80):
+        assert "an identifier" in refusal_of(name, source)
+    assert f"no file {tmp_path}/missing.cpp" in refusal_of("light", tmp_path / "missing.cpp")
+    assert "an empty list" in refusal_of("light")
+    with pytest.raises(SettingsError, match="names of C\\+\\+ functions"):
+        kernelwheel.load_inline("light", "", functions=["not a name"])
+    with pytest.raises(SettingsError, match="with_cuda"):
+        kernelwheel.load_inline("light", "", "__global__ void f() {}", with_cuda=False)
+    assert not user.cache.exists()
+
+
+# Many at once, and sudden death
+
+
+AT_ONCE = """
+import os, sys, torch, kernelwheel.load_call
+from pathlib import Path
+for number in range(16):
+    if os.fork() == 0:
+        break
+else:
+    sys.exit(any([os.wait()[1] for _ in range(16)]))
+LOAD
+os.write(1, f"{m.answer()} {m.__file__}\\n".encode())
+"""
+
+
+@pytest.mark.slow
+def test_16_processes_compile_once_and_one_killed_before_left_nothing_that_is_loaded(
+    user: Editable, tmp_path: Path
+) -> None:
+    folder = write(tmp_path / "project")
+    (user.folder / "slow").touch()
+    script = [sys.executable, "-c", LOAD]
+    environ = clean_environment({**user.environment, "KERNELWHEEL_CACHE_DIR": str(user.cache)})
+    with subprocess.Popen(script, cwd=folder, env=environ, stderr=subprocess.PIPE, text=True) as killed:
+        assert killed.stderr is not None
+        while "[1/3]" not in killed.stderr.readline() and killed.poll() is None:
+            pass
+        killed.kill()
+    assert killed.returncode == -signal.SIGKILL
+    assert entries(user) == []
+    (user.folder / "slow").unlink()
+    (user.folder / "calls").unlink()
+
+    done = run(user, folder, AT_ONCE.replace("LOAD", LOAD))
+
+    (entry,) = entries(user)
+    assert done.stdout.splitlines() == [f"42 {entry / 'light.so'}"] * 16
+    assert user.compiled() == ["light.cpp"]
+    assert {each.name for each in entry.parent.iterdir()} == {".lock", ".maker", ".work", entry.name}
+    assert list((entry.parent / ".work").iterdir()) == []
+
+
+@pytest.mark.slow
+def test_an_import_of_kernelwheel_imports_nothing_of_it(tmp_path: Path) -> None:
+    script = "import sys, kernelwheel; print(*sorted(each for each in sys.modules if each.startswith('kernelwheel')))"
+
+    done = warm_python.run_python(script, cwd=tmp_path, env={"PYTHONPATH": str(BACKEND)})
+
+    assert done.stdout == "kernelwheel kernelwheel.version\n"
