@@ -6,77 +6,21 @@ in the same stores, compiled by the same compiler under the same lock, verified 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
-import shutil
-import tempfile
-import threading
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
-from .cli.cache_build import build
-from .load_flags import refusal, translate
-from .load_sources import INLINE, Tree, gather, read_sources
-from .project.extension import CUDA_SUFFIX, CXX_SUFFIXES, Extension, Kind, to_json
-from .project.package import OLDEST_TORCH, make_content
-from .runtime import host as hosts
-from .runtime.content import Content
-from .runtime.errors import BuildError, IncompatibleArtifactError
-from .runtime.files import json_sha256
-from .runtime.host import Host
-from .runtime.installed import InstalledPackage
-from .runtime.kernels import Kernels
-from .runtime.manifest import FILE
-from .runtime.progress import print_line, shown
-from .runtime.settings import Origin, Settings
-from .runtime.sources import Sources
-from .runtime.store_lock import mark
+from .load_flags import refusal
+from .load_library import library_of
+from .load_package import Abi, Call
+from .load_sources import INLINE, read_sources
 
 Strings = str | Sequence[str] | None
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None
-Abi = Literal["torch", "stable"]
-VERSION = "0"  # of all these packages: they differ in their content
-# Headers that need Python's own, and so a library for one Python.
-_OF_PYTHON = re.compile(r"Python\.h|pybind11/.*|torch/(extension|python)\.h|torch/csrc/.*python.*")
-_MODULE = re.compile(rb"\bPYBIND11_MODULE\b|\bPyMODINIT_FUNC\b|\bPyInit_")
-# What makes a module of sources that only register operators, but include Python's headers.
-_EMPTY_MODULE = """#include <Python.h>
-static PyModuleDef definition = {PyModuleDef_HEAD_INIT, "NAME"};
-PyMODINIT_FUNC PyInit_NAME() { return PyModule_Create(&definition); }
-"""
-# What a process has loaded, by content; the lock is held while one is.
-_loaded: dict[str, tuple[ModuleType | None, Path]] = {}
-_lock = threading.RLock()
-
-
-def _renew_lock() -> None:
-    """Replace the lock in a forked child, which must not wait for a thread of its parent."""
-    global _lock
-    _lock = threading.RLock()
-
-
-os.register_at_fork(after_in_child=_renew_lock)
-
-
-class Call(NamedTuple):
-    """The arguments of a call that say what to do with its sources."""
-
-    name: str
-    cflags: tuple[str, ...]
-    cuda_cflags: tuple[str, ...]
-    ldflags: tuple[str, ...]
-    include_paths: tuple[str, ...]
-    build_directory: str | None
-    verbose: bool
-    with_cuda: bool | None
-    is_python_module: bool
-    abi: Abi
-    unique_namespace: bool
-    only_compile: bool
 
 
 def load(
@@ -139,7 +83,7 @@ def load(
     flags = (_strings(extra_cflags), _strings(extra_cuda_cflags), _strings(extra_ldflags), _paths(extra_include_paths))
     module = is_python_module and abi == "torch"
     call = Call(name, *flags, build_directory, verbose, with_cuda, module, abi, unique_namespace, only_compile)
-    return _load(call, read_sources(_paths(sources), name))
+    return library_of(call, read_sources(_paths(sources), name), sys._getframe(1).f_globals.get("__name__", ""))
 
 
 def load_inline(
@@ -192,7 +136,7 @@ def load_inline(
     flags = (_strings(extra_cflags), _strings(extra_cuda_cflags), _strings(extra_ldflags), _paths(extra_include_paths))
     module = is_python_module and abi == "torch"
     call = Call(name, *flags, build_directory, verbose, with_cuda, module, abi, unique_namespace, only_compile)
-    return _load(call, texts)
+    return library_of(call, texts, sys._getframe(1).f_globals.get("__name__", ""))
 
 
 def prepare(name: str, sources: Paths = None, **arguments: Any) -> Path:
@@ -229,6 +173,8 @@ def _bindings(name: str, functions: str | Sequence[str] | Mapping[str, str] | No
     """The lines that make a module of some functions; none if `functions` is None."""
     if functions is None:
         return []
+    if not isinstance(functions, (str, Sequence, Mapping)):
+        raise ValueError(f"functions takes names, or docstrings by name, not {functions!r}")
     names = [functions] if isinstance(functions, str) else list(functions)
     if bad := [each for each in names if not re.fullmatch(r"[A-Za-z_][\w:]*", str(each))]:
         raise refusal(name, "functions", "names of C++ functions, or a dict of them and docstrings", repr(bad[0]))
@@ -236,187 +182,3 @@ def _bindings(name: str, functions: str | Sequence[str] | Mapping[str, str] | No
     wrapped = "torch::wrap_pybind_function({})" if handled else "{}"
     lines = [f'm.def("{each}", {wrapped.format(each)}, {json.dumps(docstrings[each])});' for each in names]
     return ["PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {", *lines, "}"]
-
-
-class Described(InstalledPackage):
-    """The package that a call stands for: one extension, and its files, which are written where they are compiled."""
-
-    def __init__(self, call: Call, texts: Mapping[str, bytes]) -> None:
-        """Raises a SettingsError if the arguments are not right."""
-        super().__init__(f"kernelwheel.{call.name}", VERSION, Path(INLINE), os.environ)
-        self.tree, self.extension = _extension(call, texts)
-        settings = Settings.resolve(self.package, {}, self.environ)
-        if self.extension.archs:
-            settings = settings.changed("archs", self.extension.archs, Origin("extra_cuda_cflags"))
-        if call.build_directory:
-            folder = str(Path(call.build_directory).absolute())
-            settings = settings.changed("cache-dir", folder, Origin("build_directory"))
-        sources = {name: hashlib.sha256(text).hexdigest() for name, text in self.tree.files.items()}
-        content = make_content(self.package, VERSION, sources, "stable", OLDEST_TORCH, [to_json(self.extension)], {})
-        vars(self).update(settings=settings, source=Sources(content, Path(INLINE), {}))
-
-    def _read(self) -> None:
-        """There is no wheel."""
-
-    @property
-    def absence(self) -> str:
-        """How the content differs from that of the last entry of this name."""
-        from .cli.explain import differences
-
-        entries = [entry for store in self.stores() for entry in store.entries()]
-        if not entries:
-            return "nothing of this name was compiled yet"
-        assert self.wanted.content
-        last = max(entries, key=lambda entry: (entry.folder / FILE).stat().st_mtime).manifest.content
-        changes = "; ".join(map(str, differences(_fields(last), _fields(self.wanted.content))))
-        return f"since the last compile: {changes or 'other GPUs, torch or Python'}"
-
-    def read_sources_again(self) -> None:
-        """Write the files where the compiler takes them from; called once the store is locked."""
-        assert self.source
-        self.remove_sources()
-        folder = Path(tempfile.mkdtemp(prefix="sources-", suffix=mark(), dir=self.own_store().root / ".work"))
-        vars(self).update(source=self.source._replace(folder=folder))
-        for name, text in self.tree.files.items():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_bytes(text)
-
-    def remove_sources(self) -> None:
-        """Remove these files."""
-        if self.source and self.source.folder != Path(INLINE):
-            shutil.rmtree(self.source.folder, ignore_errors=True)
-
-
-def _fields(content: Content) -> dict[str, Any]:
-    """What calls of one name can differ in."""
-    return {**content["extensions"][0], **content["options"], "sources": content["sources"]}
-
-
-def _extension(call: Call, texts: Mapping[str, bytes]) -> tuple[Tree, Extension]:
-    """What is compiled."""
-    name = call.name
-    if not (isinstance(name, str) and name.isidentifier() and name.isascii() and len(name) < 80):
-        raise refusal(str(name), "name", "an identifier, of less than 80 letters, digits and _", repr(name))
-    if call.abi not in ("torch", "stable"):
-        raise refusal(name, "abi", "torch or stable", repr(call.abi))
-    cuda_files = [path for path in texts if path.endswith((CUDA_SUFFIX, ".cuh"))]
-    cuda = bool(cuda_files) if call.with_cuda is None else call.with_cuda
-    if cuda_files and not cuda:
-        raise refusal(name, "with_cuda", "True or None, with CUDA files", f"False, with {', '.join(cuda_files)}")
-    flags = translate(name, call.cflags, call.cuda_cflags, call.ldflags, call.include_paths, cuda)
-    tree = _with_suffixes(gather(texts, flags.include_dirs, flags.defines, name))
-    kind: Kind = "module" if call.is_python_module else "operators" if call.abi == "stable" else "torch-library"
-    if kind == "torch-library" and any(map(_OF_PYTHON.fullmatch, tree.headers)):
-        kind = "module"
-    unique = name
-    if call.unique_namespace:
-        files = {each: hashlib.sha256(text).hexdigest() for each, text in tree.files.items()}
-        unique = f"{name}_{json_sha256([files, flags])[:12]}"
-    if kind == "module" and not call.is_python_module and not any(map(_MODULE.search, tree.files.values())):
-        made = {"empty_module.cpp": _EMPTY_MODULE.replace("NAME", unique).encode()}
-        tree = tree._replace(files={**tree.files, **made}, sources=(*tree.sources, *made))
-    extension = Extension(
-        name=unique,
-        kind=kind,
-        cuda="required" if cuda else "none",
-        sources=tree.sources,
-        cuda_sources=(),
-        include_dirs=tree.include_dirs,
-        define=(),
-        cuda_define=(),
-        cxx_flags=flags.cxx,
-        cuda_flags=flags.cuda,
-        file_flags={},
-        link_flags=flags.link,
-        libraries=flags.libraries,
-        archs=flags.archs,
-    )
-    return tree, extension
-
-
-def _with_suffixes(tree: Tree) -> Tree:
-    """Let sources of other suffixes have one that says how they are compiled: `.cuh` by nvcc, all others as C++."""
-    known = (*CXX_SUFFIXES, CUDA_SUFFIX)
-    renamed = {
-        name: name + (CUDA_SUFFIX if name.endswith(".cuh") else CXX_SUFFIXES[0])
-        for name in tree.sources
-        if not name.endswith(known)
-    }
-    files = {**tree.files, **{new: tree.files[old] for old, new in renamed.items()}}
-    return tree._replace(files=files, sources=tuple(sorted(renamed.get(name, name) for name in tree.sources)))
-
-
-class Loader(Kernels):
-    """The kernels of one call, in this process."""
-
-    installed: Described
-
-    def __init__(self, package: Described) -> None:
-        super().__init__(package.package, package.version, package.folder, package.environ)
-        del self.constructed[package.package]
-        self.installed = package
-
-    @property
-    def folder(self) -> Path:
-        """The folder of the library that is loaded."""
-        assert self._whole_of
-        return self._whole_of.folder
-
-    def load(self) -> ModuleType | None:
-        """Load the library; the module, if it is one."""
-        package, name = self.installed, self.installed.extension.name
-        try:
-            module = self.module(name) if package.extension.kind == "module" else self.extension(name)
-            if package.extension.archs and self._whole_of:
-                self._refuse_other_family(name, self._whole_of)
-            return module
-        except IncompatibleArtifactError as error:
-            _require_architectures(package, self.host, error)
-            raise
-        finally:
-            package.remove_sources()
-
-
-def _load(call: Call, texts: Mapping[str, bytes]) -> Any:
-    package = Described(call, texts)
-    if call.only_compile:
-        return _compile(package)
-    key = json_sha256([package.wanted.content, package.settings.archs, package.settings.cache_dir])
-    with _lock:
-        if key not in _loaded:
-            kernels = Loader(package)
-            _loaded[key] = kernels.load(), kernels.folder
-        library, folder = _loaded[key]
-    if call.verbose:
-        print_line(f"{package.package}: loaded from {folder}")
-    if call.is_python_module:
-        return library
-    if call.unique_namespace:
-        import torch
-
-        return getattr(torch.ops, package.extension.name)
-    return str(folder / package.extension.file)
-
-
-def _compile(package: Described) -> Path:
-    """The folder of an entry for a call, from a store or compiled now."""
-    cuda, host = package.extension.cuda == "required", hosts.probe()
-    if cuda:
-        host = hosts.with_listed_gpus(host)
-        _require_architectures(package, host)
-    try:
-        with shown(package.package) as say:
-            return build(package, host, cuda, "", say)[0].folder
-    finally:
-        package.remove_sources()
-
-
-def _require_architectures(package: Described, host: Host, because: Exception | None = None) -> None:
-    """Raise an error if nothing says for which GPUs to compile."""
-    if package.needs_cuda and package.untargeted and host.cuda and not host.capabilities:
-        raise BuildError(
-            f"{package.package} cannot be compiled: nothing says for which GPUs",
-            required="TORCH_CUDA_ARCH_LIST, or a GPU that this process sees",
-            found="TORCH_CUDA_ARCH_LIST is not set, and torch sees no GPU",
-            remedies=["set TORCH_CUDA_ARCH_LIST, to 9.0 for example", "or run it on a machine with a GPU"],
-        ) from because

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,7 +49,10 @@ def translate(
     Raises:
         SettingsError: a path in them does not exist, or device code would have to be linked.
     """
-    folders = [str(path).strip() for path in include_paths]
+    named = [os.path.abspath(str(path).strip()) for path in include_paths]  # noqa: PTH100
+    folders = [folder for folder in named if is_folder(Path(folder))]
+    if missing := sorted({*named} - {*folders}):
+        warnings.warn(f"{name}: extra_include_paths has no folder {', '.join(missing)}", stacklevel=5)
     cxx = _without_folders(name, _words(name, "extra_cflags", cflags), folders)
     for_nvcc = _without_folders(name, _words(name, "extra_cuda_cflags", cuda_cflags), folders)
     archs, for_nvcc = _without_archs(for_nvcc)
@@ -59,7 +63,7 @@ def translate(
         tuple(for_nvcc),
         tuple(link),
         tuple(each for each in libraries if each not in always),
-        tuple(dict.fromkeys(map(os.path.abspath, folders))),
+        tuple(dict.fromkeys(folders)),
         archs,
     )
 
@@ -82,7 +86,7 @@ def _without_folders(name: str, words: Sequence[str], folders: list[str]) -> lis
     rest, following = [], iter(words)
     for word in following:
         if match := _FOLDER.fullmatch(word):
-            folders.append(match[2] or next(following, ""))
+            folders.append(_existing(name, "a flag for headers", match[2] or next(following, "")))
         else:
             rest.append(word)
     return rest
@@ -113,19 +117,19 @@ def _link(name: str, words: Sequence[str]) -> tuple[list[str], list[str]]:
         if word.startswith("-l"):
             libraries.append(word[2:] or next(following, ""))
         elif word.startswith("-L"):
-            link += _folder(name, word[2:] or next(following, ""))
+            link.append("-L" + _existing(name, "extra_ldflags", word[2:] or next(following, "")))
         elif not word.startswith("-") and re.search(r"\.(a|o|so(\.\d+)*)$", word):
             path = Path(word).absolute()
             if not is_file(path):
                 raise refusal(name, "extra_ldflags", "a library that exists", f"no file {path}")
-            link += _folder(name, str(path.parent))
+            link.append(f"-L{path.parent}")
             libraries.append(f":{path.name}")
         else:
             link.append(word)
     return link, libraries
 
 
-def _folder(name: str, folder: str) -> Iterator[str]:
+def _existing(name: str, argument: str, folder: str) -> str:
     if not is_folder(Path(folder)):
-        raise refusal(name, "extra_ldflags", "folders that exist, after -L", f"no folder {folder!r}")
-    yield f"-L{Path(folder).absolute()}"
+        raise refusal(name, argument, "a folder that exists", f"no folder {folder!r}")
+    return os.path.abspath(folder)  # noqa: PTH100  # as compilers do, links are not resolved

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from .project.include_lines import named_headers
 from .runtime.errors import SettingsError, way_out
-from .runtime.files import is_file, is_folder
+from .runtime.files import is_file
 
 # Where sources are that are given as text: no header can be beside them.
 INLINE = "/dev/null"
@@ -49,26 +49,18 @@ def read_sources(paths: Sequence[str | os.PathLike[str]], name: str) -> dict[str
     return {path: _read(path) for path in absolute}
 
 
-def gather(texts: Mapping[str, bytes], include_dirs: Sequence[str], defines: Sequence[str], name: str) -> Tree:
+def gather(texts: Mapping[str, bytes], include_dirs: Sequence[str], defines: Sequence[str]) -> Tree:
     """Find all headers that sources can reach, and name all files by where they are relative to each other.
 
     Args:
         texts: the sources, by absolute path.
         include_dirs: folders with headers, absolute paths.
         defines: macros as `NAME=VALUE`, which a directive may include.
-        name: of the extension, for errors.
 
     Raises:
-        SettingsError: a folder does not exist, or a header cannot be read.
+        SettingsError: a header cannot be read.
     """
     folders = [folder for folder in include_dirs if not _is_provided(folder)]
-    if missing := [folder for folder in folders if not is_folder(Path(folder))]:
-        raise SettingsError(
-            f"{name} cannot be compiled: a folder of headers does not exist",
-            required="folders, in extra_include_paths and -I",
-            found="no folder " + ", ".join(missing),
-            remedies=["correct or remove it"],
-        )
     roots = [os.path.commonpath([os.path.dirname(path) for path in texts])]  # noqa: PTH120
     for folder in folders:
         _add(roots, folder)

@@ -13,9 +13,11 @@ from typing import Any
 import kernelwheel
 import pytest
 import warm_python
+from builds import build
+from declared import HEAD
 from editables import Editable, make_user
-from kernelwheel import load_call
 from kernelwheel.load_flags import translate
+from kernelwheel.load_package import Call, Described
 from kernelwheel.load_sources import gather, read_sources
 from kernelwheel.runtime.errors import KernelWheelError, SettingsError
 from kernelwheel.runtime.store import Store
@@ -108,13 +110,13 @@ def test_content_decides_and_neither_folder_nor_time_nor_process(
 
 def test_a_change_of_anything_that_is_compiled_is_another_content(tmp_path: Path) -> None:
     folder = write(tmp_path)
-    base = dict.fromkeys(load_call.Call._fields, ())
+    base = dict.fromkeys(Call._fields, ())
     base |= {"name": "light", "build_directory": None, "with_cuda": None, "is_python_module": True, "abi": "torch"}
     source, include = str(folder / "csrc/light.cpp"), (str(folder / "include"),)
 
     def content(**changed: Any) -> Any:
-        call = load_call.Call(**{**base, "include_paths": include, **changed})
-        return load_call.Described(call, read_sources([source], "light")).wanted.content
+        call = Call(**{**base, "include_paths": include, **changed})
+        return Described(call, read_sources([source], "light")).wanted.content
 
     first = content()
     assert content(verbose=True, only_compile=True) == first
@@ -149,7 +151,7 @@ def test_headers_are_found_by_where_they_are_relative_to_what_includes_them(tmp_
     )
     source = str(tmp_path / "p/csrc/a.cpp")
 
-    tree = gather({source: Path(source).read_bytes()}, [str(tmp_path / "q/include")], ['MACRO="macro.h"'], "a")
+    tree = gather({source: Path(source).read_bytes()}, [str(tmp_path / "q/include")], ['MACRO="macro.h"'])
 
     assert sorted(tree.files) == [
         "include1/lib/l.h",
@@ -164,9 +166,13 @@ def test_headers_are_found_by_where_they_are_relative_to_what_includes_them(tmp_
     assert {"vector", "lib/l.h"} <= tree.headers
 
 
-def test_flags_are_what_a_shell_would_split_and_torch_s_own_libraries_are_left_out(tmp_path: Path) -> None:
-    (tmp_path / "lib").mkdir()
+def test_flags_are_what_a_shell_would_split_and_torch_s_own_libraries_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("first", "second", "lib"):
+        (tmp_path / name).mkdir()
     (tmp_path / "lib/libown.a").touch()
+    monkeypatch.chdir(tmp_path)
 
     flags = translate(
         "name",
@@ -182,7 +188,49 @@ def test_flags_are_what_a_shell_would_split_and_torch_s_own_libraries_are_left_o
     assert flags.archs == "8.0;9.0a+PTX"
     assert flags.link == (f"-L{tmp_path}/lib", f"-L{tmp_path}/lib", "-Wl,-rpath,/x")
     assert flags.libraries == ("m", ":libown.a")
-    assert flags.include_dirs == (os.path.abspath("second"), os.path.abspath("first"))  # noqa: PTH100
+    assert flags.include_dirs == (str(tmp_path / "second"), str(tmp_path / "first"))
+    with pytest.warns(UserWarning, match="no folder .*/third"):  # as torch, which its own tests rely on
+        assert translate("name", [], [], [], ["third"], cuda=False).include_dirs == ()
+
+
+# Ahead of time
+
+
+@pytest.mark.slow
+def test_a_package_that_declares_the_same_content_is_compiled_ahead_of_time_without_another_line(
+    user: Editable, tmp_path: Path
+) -> None:
+    files = {
+        "ahead/__init__.py": """import kernelwheel
+from pathlib import Path
+here = Path(__file__).parent
+light = kernelwheel.load("light", [here / "csrc/light.cpp"], ["-DX=1"], extra_include_paths=[here / "include"])
+""",
+        **{f"ahead/{name}": text for name, text in FILES.items()},
+    }
+    table = """
+[[tool.kernelwheel.extension]]
+name = "ahead.light"
+sources = ["ahead/csrc/light.cpp"]
+include-dirs = ["ahead/include"]
+cxx-flags = ["-DX=1"]
+
+[tool.setuptools.package-data]
+ahead = ["csrc/*", "include/**/*"]
+"""
+    head = HEAD.replace("light-weight", "ahead")
+    project = write(tmp_path / "ahead", {"pyproject.toml": head + table, **files})
+    wheel = build(project, tmp_path / "wheel")
+    script = "import ahead; print(ahead.light.answer(), ahead.light.__file__)"
+
+    done = run(user, wheel.unpacked, script, CXX="/nowhere/c++", PYTHONPATH=f"{wheel.unpacked}:{BACKEND}")
+
+    assert done.stdout == f"42 {wheel.native / 'ahead.light.so'}\n"
+    assert not user.cache.exists()
+    # Of other content, it is compiled.
+    (wheel.unpacked / "ahead/include/detail/value.h").write_text("#define ANSWER 43\n")
+    done = run(user, wheel.unpacked, script, PYTHONPATH=f"{wheel.unpacked}:{BACKEND}")
+    assert done.stdout.startswith("43 ")
 
 
 # Bad input
@@ -191,8 +239,7 @@ def test_flags_are_what_a_shell_would_split_and_torch_s_own_libraries_are_left_o
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"extra_include_paths": ["/nowhere/include"]}, "no folder /nowhere/include"),
-        ({"extra_cflags": ["-I/nowhere"]}, "no folder /nowhere"),
+        ({"extra_cflags": ["-I/nowhere"]}, "no folder '/nowhere'"),
         ({"extra_ldflags": ["-L/nowhere"]}, "no folder '/nowhere'"),
         ({"extra_ldflags": ["/nowhere/liba.so"]}, "no file /nowhere/liba.so"),
         ({"extra_cflags": ['-DA="']}, "No closing quotation"),
@@ -219,6 +266,8 @@ def test_bad_names_and_sources_are_one_error_before_anything_is_made(user: Edita
     assert "an empty list" in refusal_of("light")
     with pytest.raises(SettingsError, match="names of C\\+\\+ functions"):
         kernelwheel.load_inline("light", "", functions=["not a name"])
+    with pytest.raises(ValueError, match="not 5"):
+        kernelwheel.load_inline("light", "", functions=5)  # type: ignore[arg-type]
     with pytest.raises(SettingsError, match="with_cuda"):
         kernelwheel.load_inline("light", "", "__global__ void f() {}", with_cuda=False)
     assert not user.cache.exists()

@@ -1,0 +1,160 @@
+"""The library of a call of `load`: what this process has loaded, the caller's package, a store, or a compile."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from .cli.cache_build import build
+from .load_package import Call, Described
+from .project.extension import to_json
+from .runtime import host as hosts
+from .runtime.errors import BuildError, IncompatibleArtifactError
+from .runtime.files import json_sha256
+from .runtime.host import Host
+from .runtime.kernels import Kernels
+from .runtime.manifest import read
+from .runtime.platforms import library_file
+from .runtime.progress import print_line, shown
+
+# What a process has loaded, by content; the lock is held while one is.
+_loaded: dict[str, tuple[ModuleType | None, Path]] = {}
+_lock = threading.RLock()
+
+
+def _renew_lock() -> None:
+    """Replace the lock in a forked child, which must not wait for a thread of its parent."""
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
+
+
+def library_of(call: Call, texts: Mapping[str, bytes], caller: str) -> Any:
+    """What a call returns; `caller` is the module that it is made in."""
+    package = Described(call, texts)
+    if call.only_compile:
+        return _compile(package)
+    if declared := _declared(package, caller):
+        module, folder = import_module(declared.name), declared.folder
+        if call.verbose:
+            print_line(f"{package.package}: declared as {declared.name}, loaded by its package")
+        return module if call.is_python_module else str(folder / library_file(declared.name))
+    key = json_sha256([package.wanted.content, package.settings.archs, package.settings.cache_dir])
+    with _lock:
+        if key not in _loaded:
+            kernels = Loader(package)
+            _loaded[key] = kernels.load(), kernels.folder
+        library, folder = _loaded[key]
+    if call.verbose:
+        print_line(f"{package.package}: loaded from {folder}")
+    if call.is_python_module:
+        return library
+    if call.unique_namespace:
+        import torch
+
+        return getattr(torch.ops, package.extension.name)
+    return str(folder / package.extension.file)
+
+
+class Loader(Kernels):
+    """The kernels of one call, in this process."""
+
+    installed: Described
+
+    def __init__(self, package: Described) -> None:
+        super().__init__(package.package, package.version, package.folder, package.environ)
+        del self.constructed[package.package]
+        self.installed = package
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the library that is loaded."""
+        assert self._whole_of
+        return self._whole_of.folder
+
+    def load(self) -> ModuleType | None:
+        """Load the library; the module, if it is one."""
+        package, name = self.installed, self.installed.extension.name
+        try:
+            module = self.module(name) if package.extension.kind == "module" else self.extension(name)
+            if package.extension.archs and self._whole_of:
+                self._refuse_other_family(name, self._whole_of)
+            return module
+        except IncompatibleArtifactError as error:
+            _require_architectures(package, self.host, error)
+            raise
+        finally:
+            package.remove_sources()
+
+
+class Declared(NamedTuple):
+    """An extension of the caller's package: where it is imported from, and the Artifact that it is in."""
+
+    name: str
+    folder: Path
+
+
+def _declared(package: Described, caller: str) -> Declared | None:
+    """What the caller's package has in its wheel of the same content, under a name that ends in the same way."""
+    outer = caller.split(".")
+    for name in (".".join(outer[:count]) for count in range(len(outer), 0, -1)):
+        for place in getattr(sys.modules.get(name), "__path__", ()):
+            folder = Path(place, "_native")
+            content = manifest.content if (manifest := read(folder)) else {"extensions": [], "sources": {}}
+            for extension in content["extensions"]:
+                if _is_same(package, extension, content["sources"]):
+                    return Declared(extension["name"], folder)
+    return None
+
+
+def _is_same(package: Described, extension: Mapping[str, Any], digests: Mapping[str, str]) -> bool:
+    """Whether a package's extension is compiled from the same, wherever its files are; it may have further headers."""
+    assert package.source
+    own, own_digests = to_json(package.extension), package.source.content["sources"]
+    flags = ("define", "cuda_define", "cxx_flags", "cuda_flags", "file_flags", "link_flags")
+
+    def compiled(of: Mapping[str, Any], digests: Mapping[str, str]) -> list[str]:
+        return sorted(digests[name] for name in (*of["sources"], *of["cuda_sources"]))
+
+    def files(digests: Mapping[str, str]) -> set[tuple[str, str]]:
+        return {(name.rpartition("/")[2], digest) for name, digest in digests.items()}
+
+    return (
+        extension["name"].rpartition(".")[2] == own["name"]
+        and all(extension[field] == own[field] for field in ("kind", "archs", "libraries", *flags))
+        and (extension["cuda"] == "none") == (own["cuda"] == "none")
+        and compiled(extension, digests) == compiled(own, own_digests)
+        and files(own_digests) <= files(digests)
+    )
+
+
+def _compile(package: Described) -> Path:
+    """The folder of an entry for a call, from a store or compiled now."""
+    cuda, host = package.extension.cuda == "required", hosts.probe()
+    if cuda:
+        host = hosts.with_listed_gpus(host)
+        _require_architectures(package, host)
+    try:
+        with shown(package.package) as say:
+            return build(package, host, cuda, "", say)[0].folder
+    finally:
+        package.remove_sources()
+
+
+def _require_architectures(package: Described, host: Host, because: Exception | None = None) -> None:
+    """Raise an error if nothing says for which GPUs to compile."""
+    if package.needs_cuda and package.untargeted and host.cuda and not host.capabilities:
+        raise BuildError(
+            f"{package.package} cannot be compiled: nothing says for which GPUs",
+            required="TORCH_CUDA_ARCH_LIST, or a GPU that this process sees",
+            found="TORCH_CUDA_ARCH_LIST is not set, and torch sees no GPU",
+            remedies=["set TORCH_CUDA_ARCH_LIST, to 9.0 for example", "or run it on a machine with a GPU"],
+        ) from because
