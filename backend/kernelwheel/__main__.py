@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from .cli import cache_commands, doctor, inspection
+from .cli.loaded import explanation
 from .runtime import cache_commands as own_commands
 from .runtime.__main__ import find_kernels
 from .runtime.doctor import SUMMARY
 from .runtime.exit_status import INTERRUPTED, Parser, finish
+from .runtime.kernels import Kernels
 
 # Commands about builds, each with its module, which reads its arguments.
 OF_BUILDS = {"adopt": ".adoption.adopt", "page": ".packing.page"}
@@ -29,7 +33,11 @@ def run(arguments: Sequence[str]) -> int:
     args = _parser().parse_args(arguments)
     if args.command == "inspect":
         return inspection.run(args)
-    kernels = find_kernels(args.package)
+    loaded = args.package.startswith("kernelwheel.")  # what `kernelwheel.load` has compiled under a name
+    kernels = Kernels(args.package, "0", Path(os.devnull)) if loaded else find_kernels(args.package)
+    if loaded and args.command == "cache" and args.cache_command == "explain":
+        print(explanation(kernels.installed))
+        return 0
     if args.command == "doctor":
         return doctor.run(args, kernels)
     return own_commands.run(cache_commands.COMMANDS[args.cache_command], args, kernels)

@@ -7,6 +7,7 @@ import re
 import shlex
 import warnings
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,9 +32,12 @@ class Flags(NamedTuple):
     archs: str
 
     @property
-    def defines(self) -> list[str]:
-        """The macros that they define."""
-        return [flag[2:] for flag in (*self.cxx, *self.cuda) if flag.startswith("-D") and "=" in flag]
+    def directives(self) -> str:
+        """What those that concern headers say, as lines of a source."""
+        flags = (*self.cxx, *self.cuda)
+        defines = [f"#define {flag[2:].replace('=', ' ', 1)}" for flag in flags if flag.startswith("-D")]
+        first = [f'#include "{header}"' for flag, header in pairwise(flags) if flag in ("-include", "--pre-include")]
+        return "\n".join([*defines, *first])
 
 
 def translate(

@@ -11,7 +11,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from .cli.cache_build import build
 from .load_package import Call, Described
 from .project.extension import to_json
 from .runtime import host as hosts
@@ -47,7 +46,7 @@ def library_of(call: Call, texts: Mapping[str, bytes], caller: str) -> Any:
         if call.verbose:
             print_line(f"{package.package}: declared as {declared.name}, loaded by its package")
         return module if call.is_python_module else str(folder / library_file(declared.name))
-    key = json_sha256([package.wanted.content, package.settings.archs, package.settings.cache_dir])
+    key = json_sha256(package.wanted.content)
     with _lock:
         if key not in _loaded:
             kernels = Loader(package)
@@ -138,6 +137,8 @@ def _is_same(package: Described, extension: Mapping[str, Any], digests: Mapping[
 
 def _compile(package: Described) -> Path:
     """The folder of an entry for a call, from a store or compiled now."""
+    from .cli.cache_build import build  # imported only if needed, to keep a warm start fast
+
     cuda, host = package.extension.cuda == "required", hosts.probe()
     if cuda:
         host = hosts.with_listed_gpus(host)

@@ -9,19 +9,16 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from .load_flags import refusal, translate
 from .load_sources import INLINE, Tree, gather
 from .project.extension import CUDA_SUFFIX, CXX_SUFFIXES, Extension, Kind, to_json
 from .project.package import OLDEST_TORCH, make_content
-from .runtime.content import Content
 from .runtime.files import json_sha256
 from .runtime.installed import InstalledPackage
-from .runtime.manifest import FILE
 from .runtime.settings import Origin, Settings
 from .runtime.sources import Sources
-from .runtime.store_lock import mark
 
 Abi = Literal["torch", "stable"]
 VERSION = "0"  # of all these packages: they differ in their content
@@ -75,19 +72,18 @@ class Described(InstalledPackage):
     @property
     def absence(self) -> str:
         """How the content differs from that of the last entry of this name."""
-        from .cli.explain import differences
+        from .cli.loaded import changes, last_entries
 
-        entries = [entry for store in self.stores() for entry in store.entries()]
+        entries = last_entries(self)
         if not entries:
             return "nothing of this name was compiled yet"
         assert self.wanted.content
-        last = max(entries, key=lambda entry: (entry.folder / FILE).stat().st_mtime).manifest.content
-        had, wanted = _fields(last), _fields(self.wanted.content)
-        changed = differences(had, {name: value for name, value in wanted.items() if name in had})
-        return f"since the last compile: {'; '.join(map(str, changed)) or 'other GPUs, torch or Python'}"
+        return f"since the last compile: {changes(entries[-1].manifest.content, self.wanted.content)}"
 
     def read_sources_again(self) -> None:
         """Write the files where the compiler takes them from; called once the store is locked."""
+        from .runtime.store_lock import mark  # imported only if needed, to keep a warm start fast
+
         assert self.source
         self.remove_sources()
         folder = Path(tempfile.mkdtemp(prefix="sources-", suffix=mark(), dir=self.own_store().root / ".work"))
@@ -102,11 +98,6 @@ class Described(InstalledPackage):
             shutil.rmtree(self.source.folder, ignore_errors=True)
 
 
-def _fields(content: Content) -> dict[str, Any]:
-    """What calls of one name can differ in."""
-    return {**content["extensions"][0], **content["options"], "sources": content["sources"]}
-
-
 def _extension(call: Call, texts: Mapping[str, bytes]) -> tuple[Tree, Extension]:
     """What is compiled."""
     name = call.name
@@ -119,7 +110,7 @@ def _extension(call: Call, texts: Mapping[str, bytes]) -> tuple[Tree, Extension]
     if cuda_files and not cuda:
         raise refusal(name, "with_cuda", "True or None, with CUDA files", f"False, with {', '.join(cuda_files)}")
     flags = translate(name, call.cflags, call.cuda_cflags, call.ldflags, call.include_paths, cuda)
-    tree = _with_suffixes(gather(texts, flags.include_dirs, flags.defines))
+    tree = _with_suffixes(gather(texts, flags.include_dirs, flags.directives))
     kind: Kind = "module" if call.is_python_module else "operators" if call.abi == "stable" else "torch-library"
     if kind == "torch-library" and any(map(_OF_PYTHON.fullmatch, tree.headers)):
         kind = "module"

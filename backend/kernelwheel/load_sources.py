@@ -49,13 +49,13 @@ def read_sources(paths: Sequence[str | os.PathLike[str]], name: str) -> dict[str
     return {path: _read(path) for path in absolute}
 
 
-def gather(texts: Mapping[str, bytes], include_dirs: Sequence[str], defines: Sequence[str]) -> Tree:
+def gather(texts: Mapping[str, bytes], include_dirs: Sequence[str], directives: str) -> Tree:
     """Find all headers that sources can reach, and name all files by where they are relative to each other.
 
     Args:
         texts: the sources, by absolute path.
         include_dirs: folders with headers, absolute paths.
-        defines: macros as `NAME=VALUE`, which a directive may include.
+        directives: lines that come before each source.
 
     Raises:
         SettingsError: a header cannot be read.
@@ -66,8 +66,7 @@ def gather(texts: Mapping[str, bytes], include_dirs: Sequence[str], defines: Seq
         _add(roots, folder)
     files = dict(texts)
     headers: set[str] = set()
-    first = "\n".join(f"#define {define.replace('=', ' ', 1)}" for define in defines).encode()
-    pending = [(path, named_headers(text)) for path, text in [(next(iter(texts)), first), *texts.items()]]
+    pending = [(path, named_headers(text)) for path, text in [(next(iter(texts)), directives.encode()), *texts.items()]]
     while pending:
         path, names = pending.pop()
         headers.update(each[1:].strip() for each in names)

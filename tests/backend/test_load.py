@@ -16,6 +16,7 @@ import warm_python
 from builds import build
 from declared import HEAD
 from editables import Editable, make_user
+from kernelwheel.__main__ import main
 from kernelwheel.load_flags import translate
 from kernelwheel.load_package import Call, Described
 from kernelwheel.load_sources import gather, read_sources
@@ -102,9 +103,12 @@ def test_content_decides_and_neither_folder_nor_time_nor_process(
     edited = load_light(there, verbose=True)
 
     assert (module.answer(), edited.answer()) == (42, 43)
-    assert "sources: 1 file changed: include/detail/value.h" in capsys.readouterr().err
+    assert "sources: 1 file changed: include1/detail/value.h" in capsys.readouterr().err
     assert load_light(here) is module
     assert len(entries(user)) == 2
+    assert main(["cache", "explain", "kernelwheel.light"]) == 0
+    _, _, _, why = capsys.readouterr().out.splitlines()
+    assert why == "  sources: 1 file changed: include1/detail/value.h"
     assert list((user.cache / "kernelwheel.light/0/.work").iterdir()) == []
 
 
@@ -151,7 +155,7 @@ def test_headers_are_found_by_where_they_are_relative_to_what_includes_them(tmp_
     )
     source = str(tmp_path / "p/csrc/a.cpp")
 
-    tree = gather({source: Path(source).read_bytes()}, [str(tmp_path / "q/include")], ['MACRO="macro.h"'])
+    tree = gather({source: Path(source).read_bytes()}, [str(tmp_path / "q/include")], '#define MACRO "macro.h"')
 
     assert sorted(tree.files) == [
         "include1/lib/l.h",
@@ -176,16 +180,17 @@ def test_flags_are_what_a_shell_would_split_and_torch_s_own_libraries_are_left_o
 
     flags = translate(
         "name",
-        ["-g\n\n", "-O0 -Wall", "-isystem first", '-DTEXT="a b"'],
+        ["-g\n\n", "-O0 -Wall", "-isystem first", r"-DTEXT=\"a\ b\"", "-include /x/before.h"],
         ["-gencode arch=compute_80,code=sm_80", "-gencode=arch=compute_90a,code=[sm_90a,compute_90a]", "-lineinfo"],
         [f"-L{tmp_path}/lib -lm", f"{tmp_path}/lib/libown.a", "-ltorch", "-Wl,-rpath,/x"],
         ["  second\n"],
         cuda=True,
     )
 
-    assert flags.cxx == ("-g", "-O0", "-Wall", "-DTEXT=a b")
+    assert flags.cxx == ("-g", "-O0", "-Wall", '-DTEXT="a b"', "-include", "/x/before.h")
     assert flags.cuda == ("-lineinfo",)
     assert flags.archs == "8.0;9.0a+PTX"
+    assert flags.directives == '#define TEXT "a b"\n#include "/x/before.h"'
     assert flags.link == (f"-L{tmp_path}/lib", f"-L{tmp_path}/lib", "-Wl,-rpath,/x")
     assert flags.libraries == ("m", ":libown.a")
     assert flags.include_dirs == (str(tmp_path / "second"), str(tmp_path / "first"))
