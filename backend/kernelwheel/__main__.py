@@ -34,7 +34,9 @@ def run(arguments: Sequence[str]) -> int:
     if args.command == "inspect":
         return inspection.run(args)
     loaded = args.package.startswith("kernelwheel.")  # what `kernelwheel.load` has compiled under a name
-    kernels = Kernels(args.package, "0", Path(os.devnull)) if loaded else find_kernels(args.package)
+    kernels = (
+        Kernels(args.package, "0", Path(os.devnull, "loaded", "_native")) if loaded else find_kernels(args.package)
+    )
     if loaded and args.command == "cache" and args.cache_command == "explain":
         print(explanation(kernels.installed))
         return 0

@@ -11,8 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from .project.arch_choice import chosen_by
-from .runtime.architectures import Arch, ArchList
+from .project.arch_choice import chosen_by, parse
 from .runtime.errors import SettingsError
 from .runtime.files import is_file, is_folder
 
@@ -100,16 +99,13 @@ def _without_archs(words: Sequence[str]) -> tuple[str, list[str]]:
     """The architectures that options for nvcc choose, which are a setting here, and the other options."""
     rest, chosen, following = [], [], iter(words)
     for word in following:
-        if not chosen_by([word]):
+        if chosen_by([word]):
+            value = word.partition("=")[2] or next(following, "")
+            for kind, major, minor in re.findall(r"(sm|compute)_(\d+)(\d[af]?)", value.rpartition("code=")[2]):
+                chosen.append(f"{major}.{minor}" + ("+PTX" if kind == "compute" else ""))
+        else:
             rest.append(word)
-            continue
-        value = word.partition("=")[2] or next(following, "")
-        chosen.append(value.rpartition("code=")[2])
-    codes = [match for value in chosen for match in re.findall(r"(sm|compute)_(\d+[af]?)", value)]
-    every, ptx = (
-        {Arch.from_code(code) for kind, code in codes if kind in kinds} for kinds in (("sm", "compute"), ("compute",))
-    )
-    return str(ArchList(tuple(sorted(every)), tuple(sorted(ptx)))), rest
+    return str(parse(";".join(chosen), "extra_cuda_cflags")) if chosen else "", rest
 
 
 def _link(name: str, words: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -20,7 +20,7 @@ from .runtime.host import Host
 from .runtime.kernels import Kernels
 from .runtime.manifest import read
 from .runtime.platforms import library_file
-from .runtime.progress import print_line, shown
+from .runtime.progress import print_line
 
 # What a process has loaded, by content; the lock is held while one is.
 _loaded: dict[str, tuple[ModuleType | None, Path]] = {}
@@ -59,7 +59,7 @@ def library_of(call: Call, texts: Mapping[str, bytes], caller: str) -> Any:
     if call.unique_namespace:
         import torch
 
-        return getattr(torch.ops, package.extension.name)
+        return getattr(torch.ops, package.extension.module)
     return str(folder / package.extension.file)
 
 
@@ -81,17 +81,13 @@ class Loader(Kernels):
 
     def load(self) -> ModuleType | None:
         """Load the library; the module, if it is one."""
-        package, name = self.installed, self.installed.extension.name
         try:
-            module = self.module(name) if package.extension.kind == "module" else self.extension(name)
-            if package.extension.archs and self._whole_of:
-                self._refuse_other_family(name, self._whole_of)
-            return module
+            return self.extension(self.installed.extension.name)
         except IncompatibleArtifactError as error:
-            _require_architectures(package, self.host, error)
+            _require_architectures(self.installed, self.host, error)
             raise
         finally:
-            package.remove_sources()
+            self.installed.remove_sources()
 
 
 class Declared(NamedTuple):
@@ -127,7 +123,7 @@ def _is_same(package: Described, extension: Mapping[str, Any], digests: Mapping[
         return {(name.rpartition("/")[2], digest) for name, digest in digests.items()}
 
     return (
-        extension["name"].rpartition(".")[2] == own["name"]
+        extension["name"].rpartition(".")[2] == package.extension.module
         and all(extension[field] == own[field] for field in ("kind", "archs", "libraries", *flags))
         and (extension["cuda"] == "none") == (own["cuda"] == "none")
         and compiled(extension, digests) == compiled(own, own_digests)
@@ -144,15 +140,15 @@ def _compile(package: Described) -> Path:
         host = hosts.with_listed_gpus(host)
         _require_architectures(package, host)
     try:
-        with shown(package.package) as say:
-            return build(package, host, cuda, "", say)[0].folder
+        return build(package, host, cuda, "", lambda line: print_line(f"{package.package}: {line}"))[0].folder
     finally:
         package.remove_sources()
 
 
 def _require_architectures(package: Described, host: Host, because: Exception | None = None) -> None:
     """Raise an error if nothing says for which GPUs to compile."""
-    if package.needs_cuda and package.untargeted and host.cuda and not host.capabilities:
+    chosen = package.settings.archs or package.settings.cuda == "on"
+    if package.extension.cuda == "required" and not chosen and host.cuda and not host.capabilities:
         raise BuildError(
             f"{package.package} cannot be compiled: nothing says for which GPUs",
             required="TORCH_CUDA_ARCH_LIST, or a GPU that this process sees",

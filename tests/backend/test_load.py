@@ -13,7 +13,7 @@ from typing import Any
 import kernelwheel
 import pytest
 import warm_python
-from builds import build
+from builds import build, needs_cuda_torch
 from declared import HEAD
 from editables import Editable, make_user
 from kernelwheel.__main__ import main
@@ -96,6 +96,10 @@ def test_content_decides_and_neither_folder_nor_time_nor_process(
     assert run(user, there, LOAD + "print(m.answer())").stdout == "42\n"
     assert user.compiled() == ["light.cpp"]
     assert "nothing of this name was compiled yet" in capsys.readouterr().err
+    # Another user, who may read that store.
+    others = {"KERNELWHEEL_CACHE_DIR": str(tmp_path / "others"), "KERNELWHEEL_CACHE_PATH": str(user.cache)}
+    assert run(user, there, LOAD + "print(m.answer())", CXX="/nowhere/c++", **others).stdout == "42\n"
+    assert not (tmp_path / "others").exists()
 
     # A header that a header includes is edited. What was loaded before stays as it is.
     (there / "include/detail/value.h").write_text("#define ANSWER 43\n")
@@ -103,12 +107,12 @@ def test_content_decides_and_neither_folder_nor_time_nor_process(
     edited = load_light(there, verbose=True)
 
     assert (module.answer(), edited.answer()) == (42, 43)
-    assert "sources: 1 file changed: include1/detail/value.h" in capsys.readouterr().err
+    assert "other files: include1/detail/value.h" in capsys.readouterr().err
     assert load_light(here) is module
     assert len(entries(user)) == 2
     assert main(["cache", "explain", "kernelwheel.light"]) == 0
     _, _, _, why = capsys.readouterr().out.splitlines()
-    assert why == "  sources: 1 file changed: include1/detail/value.h"
+    assert why == "  other files: include1/detail/value.h"
     assert list((user.cache / "kernelwheel.light/0/.work").iterdir()) == []
 
 
@@ -196,6 +200,77 @@ def test_flags_are_what_a_shell_would_split_and_torch_s_own_libraries_are_left_o
     assert flags.include_dirs == (str(tmp_path / "second"), str(tmp_path / "first"))
     with pytest.warns(UserWarning, match="no folder .*/third"):  # as torch, which its own tests rely on
         assert translate("name", [], [], [], ["third"], cuda=False).include_dirs == ()
+
+
+STABLE = """#include <torch/csrc/stable/library.h>
+int64_t answer() { return 42; }
+void boxed(StableIValue* stack, uint64_t, uint64_t) { stack[0] = torch::stable::detail::from(answer()); }
+STABLE_TORCH_LIBRARY(TORCH_EXTENSION_NAME, m) { m.def("answer() -> int"); }
+STABLE_TORCH_LIBRARY_IMPL(TORCH_EXTENSION_NAME, CompositeExplicitAutograd, m) { m.impl("answer", &boxed); }
+"""
+
+
+@pytest.mark.slow
+def test_versions_of_operators_on_the_stable_abi_live_side_by_side_and_serve_every_python_and_torch(
+    user: Editable,
+) -> None:
+    def load(text: str) -> Any:
+        return kernelwheel.load_inline("ops", text, abi="stable", unique_namespace=True)
+
+    first, second = load(STABLE), load(STABLE.replace("42", "43"))
+
+    assert (first.answer(), second.answer()) == (42, 43)
+    made = [entry.manifest.requires for entry in Store(user.cache, "kernelwheel.ops", "0").entries()]
+    assert [(requires.python, requires.torch) for requires in made] == [(None, "2.10")] * 2
+
+
+# CUDA
+
+
+CPP = """#include <Python.h>
+extern "C" int launch(int*);
+static PyObject* f(PyObject*, PyObject*) { return PyLong_FromLong(launch(nullptr)); }
+static PyMethodDef methods[] = {{"f", f, METH_NOARGS, ""}, {nullptr, nullptr, 0, nullptr}};
+static PyModuleDef definition = {PyModuleDef_HEAD_INIT, "gpu", "", -1, methods};
+PyMODINIT_FUNC PyInit_gpu() { return PyModule_Create(&definition); }
+"""
+CUDA = """__global__ void add(int* to, int amount) { *to += amount; }
+extern "C" int launch(int* to) { add<<<1, 1>>>(to, 3); return cudaGetLastError(); }
+"""
+ON_CUDA = f"""
+import sys, kernelwheel
+given = dict(cpp_sources={CPP!r}, cuda_sources={CUDA!r}, no_implicit_headers=True)
+"""
+
+
+@pytest.mark.slow
+@needs_cuda_torch
+def test_without_a_gpu_kernels_are_for_torch_cuda_arch_list_and_prepare_makes_what_load_finds(
+    user: Editable, tmp_path: Path
+) -> None:
+    for call in ("prepare", "load_inline"):
+        script = (
+            ON_CUDA
+            + f"""
+try:
+    kernelwheel.{call}("gpu", **given)
+except RuntimeError as error:
+    print(error)
+"""
+        )
+        said = run(user, tmp_path, script, CUDA_VISIBLE_DEVICES="").stdout
+        assert "required:  TORCH_CUDA_ARCH_LIST, or a GPU that this process sees" in said
+    assert entries(user, "gpu") == []
+
+    chosen = {"CUDA_VISIBLE_DEVICES": "", "TORCH_CUDA_ARCH_LIST": "9.0a"}
+    prepared = run(user, tmp_path, ON_CUDA + "print(kernelwheel.prepare('gpu', **given))", **chosen).stdout
+    script = ON_CUDA + "m = kernelwheel.load_inline('gpu', **given); print(m.f() != 0, m.__file__)"
+    loaded = run(user, tmp_path, script, CXX="/nowhere/c++", **chosen)
+
+    (entry,) = Store(user.cache, "kernelwheel.gpu", "0").entries()
+    assert prepared == f"{entry.folder}\n"
+    assert loaded.stdout == f"True {entry.folder / 'kernelwheel.loaded.gpu.so'}\n"
+    assert entry.manifest.libraries[0].sass == ("9.0a",)
 
 
 # Ahead of time
@@ -315,7 +390,7 @@ def test_16_processes_compile_once_and_one_killed_before_left_nothing_that_is_lo
     done = run(user, folder, AT_ONCE.replace("LOAD", LOAD))
 
     (entry,) = entries(user)
-    assert done.stdout.splitlines() == [f"42 {entry / 'light.so'}"] * 16
+    assert done.stdout.splitlines() == [f"42 {entry / 'kernelwheel.loaded.light.so'}"] * 16
     assert user.compiled() == ["light.cpp"]
     assert {each.name for each in entry.parent.iterdir()} == {".lock", ".maker", ".work", entry.name}
     assert list((entry.parent / ".work").iterdir()) == []

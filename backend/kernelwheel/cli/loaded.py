@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from ..runtime.artifact import Artifact
 from ..runtime.content import Content
 from ..runtime.installed import InstalledPackage
 from ..runtime.manifest import FILE
-from .explain import differences
 
 
 def last_entries(package: InstalledPackage) -> list[Artifact]:
@@ -19,9 +17,14 @@ def last_entries(package: InstalledPackage) -> list[Artifact]:
 
 def changes(had: Content, wanted: Content) -> str:
     """How the content of one entry differs from another's."""
-    old, new = _fields(had), _fields(wanted)
-    found = differences(old, {name: value for name, value in new.items() if name in old})
-    return "; ".join(map(str, found)) or "the same content, for other GPUs, torch or Python"
+    old, new = (dict(each["sources"]) for each in (had, wanted))
+    files = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
+    before, after = ({**each["extensions"][0], **each["options"]} for each in (had, wanted))
+    # Without CUDA, an entry has no options for it.
+    found = [f"{name}: {was} -> {after[name]}" for name, was in before.items() if after.get(name, was) != was]
+    if files:
+        found.append("other files: " + ", ".join(files[:5]) + (f" and {len(files) - 5} more" if files[5:] else ""))
+    return "; ".join(found) or "the same content, for other GPUs, torch or Python"
 
 
 def explanation(package: InstalledPackage) -> str:
@@ -38,8 +41,3 @@ def explanation(package: InstalledPackage) -> str:
 
 def _made(entry: Artifact) -> float:
     return (entry.folder / FILE).stat().st_mtime
-
-
-def _fields(content: Content) -> dict[str, Any]:
-    """What calls of one name can differ in."""
-    return {**content["extensions"][0], **content["options"], "sources": content["sources"]}
