@@ -17,6 +17,7 @@ from .project.extension import CUDA_SUFFIX, CXX_SUFFIXES, Extension, Kind, to_js
 from .project.package import OLDEST_TORCH, make_content
 from .runtime.files import json_sha256
 from .runtime.installed import InstalledPackage
+from .runtime.progress import print_line
 from .runtime.settings import Origin, Settings
 from .runtime.sources import Sources
 
@@ -70,22 +71,15 @@ class Described(InstalledPackage):
     def _read(self) -> None:
         """There is no wheel."""
 
-    @property
-    def absence(self) -> str:
-        """How the content differs from that of the last entry of this name."""
-        from .cli.loaded import changes, last_entries
-
-        entries = last_entries(self)
-        if not entries:
-            return "nothing of this name was compiled yet"
-        assert self.wanted.content
-        return f"since the last compile: {changes(entries[-1].manifest.content, self.wanted.content)}"
-
     def read_sources_again(self) -> None:
-        """Write the files where the compiler takes them from; called once the store is locked."""
-        from .runtime.store_lock import mark  # imported only if needed, to keep a warm start fast
+        """Write the files where the compiler takes them from, and say why; called once the store is locked."""
+        # imported only if needed, to keep a warm start fast
+        from .cli.loaded import changes, last_entries
+        from .runtime.store_lock import mark
 
         assert self.source
+        for last in last_entries(self)[-1:]:
+            print_line(f"{self.package}: since the last compile: {changes(last.manifest.content, self.source.content)}")
         self.remove_sources()
         folder = Path(tempfile.mkdtemp(prefix="sources-", suffix=mark(), dir=self.own_store().root / ".work"))
         vars(self).update(source=self.source._replace(folder=folder))

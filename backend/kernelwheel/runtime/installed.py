@@ -103,11 +103,6 @@ class InstalledPackage:
         return find_sources(self.package, self.version, self.folder, self.manifest)
 
     @property
-    def absence(self) -> str:
-        """Why kernels are compiled, where the package has no Artifact of its own."""
-        return "no kernels are installed with the package, as in an editable install"
-
-    @property
     def can_use_cuda(self) -> bool:
         """Whether a build with CUDA differs from one without."""
         content = self.manifest.content if self.manifest else self.source.content if self.source else None

@@ -124,7 +124,7 @@ def _where_none_fits(request: Request, host: Host, installed: InstalledPackage) 
     own = against_own(request, host, installed)
     because = "; ".join(f"{m.dimension}: required {m.required}, found {m.found}" for m in own)
     if installed.artifact is None:
-        because = installed.absence
+        because = "no kernels are installed with the package, as in an editable install"
     elif not own:
         because = f"jit is always ({installed.jit_origin})"
         own = (always_compiled(installed.package, installed.jit_origin),)
