@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 from collections.abc import Mapping
-from importlib import import_module
+from importlib import import_module as import_by_name
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -14,10 +14,12 @@ from typing import Any, NamedTuple
 from .load_package import Call, Described
 from .project.extension import to_json
 from .runtime import host as hosts
+from .runtime.artifact import Artifact
 from .runtime.errors import BuildError, IncompatibleArtifactError
 from .runtime.files import json_sha256
 from .runtime.host import Host
 from .runtime.kernels import Kernels
+from .runtime.loading import import_module, load_extension
 from .runtime.manifest import read
 from .runtime.platforms import library_file
 from .runtime.progress import print_line
@@ -42,15 +44,14 @@ def library_of(call: Call, texts: Mapping[str, bytes], caller: str) -> Any:
     if call.only_compile:
         return _compile(package)
     if declared := _declared(package, caller):
-        module, folder = import_module(declared.name), declared.folder
+        module, folder = import_by_name(declared.name), declared.folder
         if call.verbose:
             print_line(f"{package.package}: declared as {declared.name}, loaded by its package")
         return module if call.is_python_module else str(folder / library_file(declared.name))
     key = json_sha256(package.wanted.content)
     with _lock:
         if key not in _loaded:
-            kernels = Loader(package)
-            _loaded[key] = kernels.load(), kernels.folder
+            _loaded[key] = Loader(package).load(f"kernelwheel.loaded_{key[:12]}")
         library, folder = _loaded[key]
     if call.verbose:
         print_line(f"{package.package}: loaded from {folder}")
@@ -73,21 +74,32 @@ class Loader(Kernels):
         del self.constructed[package.package]
         self.installed = package
 
-    @property
-    def folder(self) -> Path:
-        """The folder of the library that is loaded."""
-        assert self._whole_of
-        return self._whole_of.folder
+    def load(self, unique: str) -> tuple[ModuleType | None, Path]:
+        """Load the library: a module, under a name that no other content has, or operators; its folder too.
 
-    def load(self) -> ModuleType | None:
-        """Load the library; the module, if it is one."""
+        pybind11 gives a second module of one name what the first one is, whatever file it comes from.
+        """
+        extension = self.installed.extension
+        loaded: list[ModuleType | None] = []
+
+        def load(artifact: Artifact) -> None:
+            if extension.kind == "module":
+                loaded.append(import_module(unique, extension.name, artifact))
+            else:
+                loaded.append(load_extension(extension.name, artifact))
+
         try:
-            return self.extension(self.installed.extension.name)
+            # An Artifact for a family of GPUs is not damaged where there are others.
+            artifact = self._whole(Artifact.verify if extension.archs else load)
         except IncompatibleArtifactError as error:
             _require_architectures(self.installed, self.host, error)
             raise
         finally:
             self.installed.remove_sources()
+        if extension.archs:
+            self._refuse_other_family(extension.name, artifact)
+            load(artifact)
+        return loaded[0], artifact.folder
 
 
 class Declared(NamedTuple):

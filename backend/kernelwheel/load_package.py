@@ -23,7 +23,6 @@ from .runtime.sources import Sources
 
 Abi = Literal["torch", "stable"]
 VERSION = "0"  # of all these packages: they differ in their content
-MODULES = "kernelwheel.loaded"  # what modules are imported in: a program may have others of their names
 # Headers that need Python's own, and so a library for one Python.
 _OF_PYTHON = re.compile(r"Python\.h|pybind11/.*|torch/(extension|python)\.h|torch/csrc/.*python.*")
 _MODULE = re.compile(rb"\bPYBIND11_MODULE\b|\bPyMODINIT_FUNC\b|\bPyInit_")
@@ -117,7 +116,7 @@ def _extension(call: Call, texts: Mapping[str, bytes]) -> tuple[Tree, Extension]
         made = {"empty_module.cpp": _EMPTY_MODULE.replace("NAME", unique).encode()}
         tree = tree._replace(files={**tree.files, **made}, sources=(*tree.sources, *made))
     extension = Extension(
-        name=f"{MODULES}.{unique}",
+        name=unique,
         kind=kind,
         cuda="required" if cuda else "none",
         sources=tree.sources,

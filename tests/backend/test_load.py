@@ -202,6 +202,20 @@ def test_flags_are_what_a_shell_would_split_and_torch_s_own_libraries_are_left_o
         assert translate("name", [], [], [], ["third"], cuda=False).include_dirs == ()
 
 
+@pytest.mark.slow
+def test_functions_are_bound_and_another_version_of_a_module_is_another_module(user: Editable) -> None:
+    def load(value: int) -> Any:
+        source = f"#include <pybind11/pybind11.h>\nint f() {{ return {value}; }}"
+        options = {"no_implicit_headers": True, "with_pytorch_error_handling": False}
+        return kernelwheel.load_inline("bound", source, functions={"f": 'A "number".'}, **options)
+
+    first, second = load(1), load(2)
+
+    # pybind11 remembers modules by their names, and gives a second one of the same name what the first one was.
+    assert (first.f(), second.f()) == (1, 2)
+    assert first.f.__doc__.splitlines()[-1] == 'A "number".'
+
+
 STABLE = """#include <torch/csrc/stable/library.h>
 int64_t answer() { return 42; }
 void boxed(StableIValue* stack, uint64_t, uint64_t) { stack[0] = torch::stable::detail::from(answer()); }
@@ -269,7 +283,7 @@ except RuntimeError as error:
 
     (entry,) = Store(user.cache, "kernelwheel.gpu", "0").entries()
     assert prepared == f"{entry.folder}\n"
-    assert loaded.stdout == f"True {entry.folder / 'kernelwheel.loaded.gpu.so'}\n"
+    assert loaded.stdout == f"True {entry.folder / 'gpu.so'}\n"
     assert entry.manifest.libraries[0].sass == ("9.0a",)
 
 
@@ -390,7 +404,7 @@ def test_16_processes_compile_once_and_one_killed_before_left_nothing_that_is_lo
     done = run(user, folder, AT_ONCE.replace("LOAD", LOAD))
 
     (entry,) = entries(user)
-    assert done.stdout.splitlines() == [f"42 {entry / 'kernelwheel.loaded.light.so'}"] * 16
+    assert done.stdout.splitlines() == [f"42 {entry / 'light.so'}"] * 16
     assert user.compiled() == ["light.cpp"]
     assert {each.name for each in entry.parent.iterdir()} == {".lock", ".maker", ".work", entry.name}
     assert list((entry.parent / ".work").iterdir()) == []
