@@ -77,7 +77,7 @@ def load(
         StoreError: the cache cannot be used.
     """
     if is_standalone:
-        remedy = "build it with CMake and torch's TorchConfig.cmake, or load a library of operators in its place"
+        remedy = "build it with CMake and torch's TorchConfig.cmake"
         raise refusal(name, "is_standalone", "a library, which a Python process loads", "an executable", remedy)
     _refuse_sycl(name, with_sycl, extra_sycl_cflags)
     flags = (_strings(extra_cflags), _strings(extra_cuda_cflags), _strings(extra_ldflags), _paths(extra_include_paths))

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from importlib import import_module as import_by_name
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 from .load_package import Call, Described
 from .project.extension import to_json
@@ -44,10 +44,11 @@ def library_of(call: Call, texts: Mapping[str, bytes], caller: str) -> Any:
     if call.only_compile:
         return _compile(package)
     if declared := _declared(package, caller):
-        module, folder = import_by_name(declared.name), declared.folder
+        name, folder = declared
+        module = import_by_name(name)
         if call.verbose:
-            print_line(f"{package.package}: declared as {declared.name}, loaded by its package")
-        return module if call.is_python_module else str(folder / library_file(declared.name))
+            print_line(f"{package.package}: {name}, from {folder}")
+        return module if call.is_python_module else str(folder / library_file(name))
     key = json_sha256(package.wanted.content)
     with _lock:
         if key not in _loaded:
@@ -102,15 +103,8 @@ class Loader(Kernels):
         return loaded[0], artifact.folder
 
 
-class Declared(NamedTuple):
-    """An extension of the caller's package: where it is imported from, and the Artifact that it is in."""
-
-    name: str
-    folder: Path
-
-
-def _declared(package: Described, caller: str) -> Declared | None:
-    """What the caller's package has in its wheel of the same content, under a name that ends in the same way."""
+def _declared(package: Described, caller: str) -> tuple[str, Path] | None:
+    """What the caller's package has in its wheel of the same content: where it is imported from, and its folder."""
     outer = caller.split(".")
     for name in (".".join(outer[:count]) for count in range(len(outer), 0, -1)):
         for place in getattr(sys.modules.get(name), "__path__", ()):
@@ -118,7 +112,7 @@ def _declared(package: Described, caller: str) -> Declared | None:
             content = manifest.content if (manifest := read(folder)) else {"extensions": [], "sources": {}}
             for extension in content["extensions"]:
                 if _is_same(package, extension, content["sources"]):
-                    return Declared(extension["name"], folder)
+                    return extension["name"], folder
     return None
 
 

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 from .load_flags import refusal, translate
 from .load_sources import INLINE, Tree, gather
-from .project.extension import CUDA_SUFFIX, CXX_SUFFIXES, Extension, Kind, to_json
+from .project.extension import CUDA_SUFFIX, Extension, Kind, to_json
 from .project.package import OLDEST_TORCH, make_content
 from .runtime.files import json_sha256
 from .runtime.installed import InstalledPackage
@@ -99,12 +99,12 @@ def _extension(call: Call, texts: Mapping[str, bytes]) -> tuple[Tree, Extension]
         raise refusal(str(name), "name", "an identifier, of less than 80 letters, digits and _", repr(name))
     if call.abi not in ("torch", "stable"):
         raise refusal(name, "abi", "torch or stable", repr(call.abi))
-    cuda_files = [path for path in texts if path.endswith((CUDA_SUFFIX, ".cuh"))]
+    cuda_files = [path for path in texts if path.endswith(CUDA_SUFFIX)]
     cuda = bool(cuda_files) if call.with_cuda is None else call.with_cuda
     if cuda_files and not cuda:
         raise refusal(name, "with_cuda", "True or None, with CUDA files", f"False, with {', '.join(cuda_files)}")
     flags = translate(name, call.cflags, call.cuda_cflags, call.ldflags, call.include_paths, cuda)
-    tree = _with_suffixes(gather(texts, flags.include_dirs, flags.directives))
+    tree = gather(texts, flags.include_dirs, flags.directives, cuda)
     kind: Kind = "module" if call.is_python_module else "operators" if call.abi == "stable" else "torch-library"
     if kind == "torch-library" and any(map(_OF_PYTHON.fullmatch, tree.headers)):
         kind = "module"
@@ -132,15 +132,3 @@ def _extension(call: Call, texts: Mapping[str, bytes]) -> tuple[Tree, Extension]
         archs=flags.archs,
     )
     return tree, extension
-
-
-def _with_suffixes(tree: Tree) -> Tree:
-    """Let sources of other suffixes have one that says how they are compiled: `.cuh` by nvcc, all others as C++."""
-    known = (*CXX_SUFFIXES, CUDA_SUFFIX)
-    renamed = {
-        name: name + (CUDA_SUFFIX if name.endswith(".cuh") else CXX_SUFFIXES[0])
-        for name in tree.sources
-        if not name.endswith(known)
-    }
-    files = {**tree.files, **{new: tree.files[old] for old, new in renamed.items()}}
-    return tree._replace(files=files, sources=tuple(sorted(renamed.get(name, name) for name in tree.sources)))

@@ -11,14 +11,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from .load_flags import refusal
+from .project.extension import CUDA_SUFFIX, CXX_SUFFIXES
 from .project.include_lines import named_headers
 from .runtime.errors import SettingsError, way_out
 from .runtime.files import is_file
 
 # Where sources are that are given as text: no header can be beside them.
 INLINE = "/dev/null"
-# Folders with one of these are searched in any case, as are those of the system: torch's, Python's and the toolkit's.
-_PROVIDED = ("torch/extension.h", "torch/torch.h", "Python.h", "cuda_runtime.h")
+# Folders with one of these are searched in any case, as are those of the system: torch's and Python's.
+_PROVIDED = ("torch/extension.h", "torch/torch.h", "Python.h")
 _OF_THE_SYSTEM = ("/usr/include", "/usr/local/include")
 
 
@@ -40,27 +42,28 @@ def read_sources(paths: Sequence[str | os.PathLike[str]], name: str) -> dict[str
     absolute = [os.path.abspath(path) for path in paths]  # noqa: PTH100  # as compilers do, links are not resolved
     missing = [path for path in absolute if not is_file(Path(path))]
     if missing or not absolute:
-        raise SettingsError(
-            f"{name} cannot be compiled: it has no such sources",
-            required="C++ and CUDA files; relative paths start at the current folder",
-            found="no file " + ", ".join(missing) if missing else "an empty list",
-            remedies=["correct sources"],
-        )
+        found = "no file " + ", ".join(missing) if missing else "an empty list"
+        raise refusal(name, "sources", "C++ and CUDA files; relative paths start at the current folder", found)
+    if other := [path for path in absolute if not path.endswith((*CXX_SUFFIXES, CUDA_SUFFIX))]:
+        raise refusal(name, "sources", f"files called {', '.join((*CXX_SUFFIXES, CUDA_SUFFIX))}", ", ".join(other))
     return {path: _read(path) for path in absolute}
 
 
-def gather(texts: Mapping[str, bytes], include_dirs: Sequence[str], directives: str) -> Tree:
+def gather(texts: Mapping[str, bytes], include_dirs: Sequence[str], directives: str, cuda: bool = False) -> Tree:
     """Find all headers that sources can reach, and name all files by where they are relative to each other.
 
     Args:
         texts: the sources, by absolute path.
         include_dirs: folders with headers, absolute paths.
         directives: lines that come before each source.
+        cuda: whether the toolkit's headers are searched in any case, too.
 
     Raises:
         SettingsError: a header cannot be read.
     """
-    folders = [folder for folder in include_dirs if not _is_provided(folder)]
+    provided = (*_PROVIDED, "cuda_runtime.h") if cuda else _PROVIDED
+    others = [folder for folder in include_dirs if folder not in _OF_THE_SYSTEM]
+    folders = [folder for folder in others if not any(is_file(Path(folder, header)) for header in provided)]
     roots = [os.path.commonpath([os.path.dirname(path) for path in texts])]  # noqa: PTH120
     for folder in folders:
         _add(roots, folder)
@@ -87,10 +90,6 @@ def gather(texts: Mapping[str, bytes], include_dirs: Sequence[str], directives: 
         tuple(dict.fromkeys(map(named, folders))),
         frozenset(headers),
     )
-
-
-def _is_provided(folder: str) -> bool:
-    return folder in _OF_THE_SYSTEM or any(is_file(Path(folder, header)) for header in _PROVIDED)
 
 
 def _found(path: str, names: Sequence[str], folders: Sequence[str]) -> Iterator[str]:

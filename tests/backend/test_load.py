@@ -358,6 +358,7 @@ def test_bad_names_and_sources_are_one_error_before_anything_is_made(user: Edita
         assert "an identifier" in refusal_of(name, source)
     assert f"no file {tmp_path}/missing.cpp" in refusal_of("light", tmp_path / "missing.cpp")
     assert "an empty list" in refusal_of("light")
+    assert "files called .cpp" in refusal_of("light", source.parents[1] / "include/answer.h")
     with pytest.raises(SettingsError, match="names of C\\+\\+ functions"):
         kernelwheel.load_inline("light", "", functions=["not a name"])
     with pytest.raises(ValueError, match="not 5"):
