@@ -368,6 +368,16 @@ def test_bad_names_and_sources_are_one_error_before_anything_is_made(user: Edita
     assert not user.cache.exists()
 
 
+@pytest.mark.slow
+def test_a_missing_compiler_is_one_error_and_leaves_no_file(
+    user: Editable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CXX", "/nowhere/c++")
+
+    assert "/nowhere/c++" in refusal_of("light", write(tmp_path, {"light.cpp": MODULE}) / "light.cpp")
+    assert {each.name for each in user.cache.rglob("*") if each.is_file()} == {".lock", ".maker"}
+
+
 # Many at once, and sudden death
 
 
