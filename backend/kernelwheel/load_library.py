@@ -21,8 +21,10 @@ from .runtime.host import Host
 from .runtime.kernels import Kernels
 from .runtime.loading import import_module, load_extension
 from .runtime.manifest import read
+from .runtime.no_kernels import incompatible
 from .runtime.platforms import library_file
 from .runtime.progress import print_line
+from .runtime.selection import against
 
 # What a process has loaded, by content; the lock is held while one is.
 _loaded: dict[str, tuple[ModuleType | None, Path]] = {}
@@ -42,7 +44,7 @@ def library_of(call: Call, texts: Mapping[str, bytes], caller: str) -> Any:
     """What a call returns; `caller` is the module that it is made in."""
     package = Described(call, texts)
     if call.only_compile:
-        return _compile(package)
+        return compiled(package).folder
     if declared := _declared(package, caller):
         name, folder = declared
         module = import_by_name(name)
@@ -90,16 +92,20 @@ class Loader(Kernels):
                 loaded.append(load_extension(extension.name, artifact))
 
         try:
-            # An Artifact for a family of GPUs is not damaged where there are others.
-            artifact = self._whole(Artifact.verify if extension.archs else load)
+            if self.installed.settings.archs and extension.cuda == "required":
+                artifact = compiled(self.installed)  # an entry for other architectures, which fits here, will not do
+                if unfit := against(artifact, self._whole_request(), self.host, self.installed.wanted):
+                    named = f"TORCH_CUDA_ARCH_LIST or -gencode names {self.installed.settings.archs}"
+                    raise incompatible(self.installed.package, "cuda", unfit, named)
+                self._refuse_other_family(extension.name, artifact)
+                load(artifact)
+            else:
+                artifact = self._whole(load)
         except IncompatibleArtifactError as error:
             _require_architectures(self.installed, self.host, error)
             raise
         finally:
             self.installed.remove_sources()
-        if extension.archs:
-            self._refuse_other_family(extension.name, artifact)
-            load(artifact)
         return loaded[0], artifact.folder
 
 
@@ -137,8 +143,8 @@ def _is_same(package: Described, extension: Mapping[str, Any], digests: Mapping[
     )
 
 
-def _compile(package: Described) -> Path:
-    """The folder of an entry for a call, from a store or compiled now."""
+def compiled(package: Described) -> Artifact:
+    """The entry for a call, from a store or compiled now, for the architectures that are named, or else these GPUs."""
     from .cli.cache_build import build  # imported only if needed, to keep a warm start fast
 
     cuda, host = package.extension.cuda == "required", hosts.probe()
@@ -146,7 +152,7 @@ def _compile(package: Described) -> Path:
         host = hosts.with_listed_gpus(host)
         _require_architectures(package, host)
     try:
-        return build(package, host, cuda, "", lambda line: print_line(f"{package.package}: {line}"))[0].folder
+        return build(package, host, cuda, "", lambda line: print_line(f"{package.package}: {line}"))[0]
     finally:
         package.remove_sources()
 

@@ -285,6 +285,10 @@ except RuntimeError as error:
     assert prepared == f"{entry.folder}\n"
     assert loaded.stdout == f"True {entry.folder / 'gpu.so'}\n"
     assert entry.manifest.libraries[0].sass == ("9.0a",)
+    # Of other architectures, there is none.
+    done = run(user, tmp_path, script, **{**chosen, "TORCH_CUDA_ARCH_LIST": "8.0"})
+    assert done.stdout != loaded.stdout
+    assert "the same content, for other GPUs" in done.stderr
 
 
 # Ahead of time

@@ -650,7 +650,7 @@ def test_an_nvcc_in_a_folder_that_may_not_be_entered_is_passed_over(run_python: 
 
 # The converter runs a setup.py that asks, and answers that there are none. The loader asks on the machine that
 # runs it.
-ASKS_FOR_GPUS = ("runtime/", "cli/", "adoption/")
+ASKS_FOR_GPUS = ("runtime/", "cli/", "adoption/", "load_library.py")
 BUILD_MODULES = sorted(
     path
     for path in Path(kernelwheel.__path__[0]).rglob("*.py")

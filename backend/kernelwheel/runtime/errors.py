@@ -18,8 +18,8 @@ def command(package: str) -> str:
     return f"python -m {package}._kernelwheel"
 
 
-class KernelWheelError(RuntimeError):
-    """Base of all errors of this package; torch raises RuntimeErrors, too, where an extension cannot be had.
+class KernelWheelError(Exception):
+    """Base of all errors of this package.
 
     Args:
         problem: one line that says what failed.
@@ -51,8 +51,11 @@ class KernelWheelError(RuntimeError):
         return {"kind": type(self).__name__, **parts, "remedies": list(self.remedies)}
 
 
-class BuildError(KernelWheelError):
-    """Kernels cannot be compiled: bad settings, no suitable toolchain, or a compiler error."""
+class BuildError(KernelWheelError, RuntimeError):
+    """Kernels cannot be compiled: bad settings, no suitable toolchain, or a compiler error.
+
+    torch raises a RuntimeError where an extension does not compile.
+    """
 
 
 class SettingsError(BuildError):
