@@ -50,7 +50,7 @@ def translate(
     """Sort out the flags of a call; each item is what a shell would split.
 
     Raises:
-        SettingsError: a path in them does not exist, or device code would have to be linked.
+        SettingsError: a path in them does not exist, or their quotes do not match.
     """
     named = [os.path.abspath(str(path).strip()) for path in include_paths]  # noqa: PTH100
     folders = [folder for folder in named if is_folder(Path(folder))]

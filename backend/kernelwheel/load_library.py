@@ -15,7 +15,7 @@ from .load_package import Call, Described
 from .project.extension import to_json
 from .runtime import host as hosts
 from .runtime.artifact import Artifact
-from .runtime.errors import BuildError, IncompatibleArtifactError
+from .runtime.errors import BuildError, IncompatibleArtifactError, printable
 from .runtime.files import json_sha256
 from .runtime.host import Host
 from .runtime.kernels import Kernels
@@ -82,7 +82,7 @@ class Loader(Kernels):
 
         pybind11 gives a second module of one name what the first one is, whatever file it comes from.
         """
-        extension = self.installed.extension
+        extension, settings = self.installed.extension, self.installed.settings
         loaded: list[ModuleType | None] = []
 
         def load(artifact: Artifact) -> None:
@@ -92,10 +92,10 @@ class Loader(Kernels):
                 loaded.append(load_extension(extension.name, artifact))
 
         try:
-            if self.installed.settings.archs and extension.cuda == "required":
+            if settings.archs and extension.cuda == "required" and settings.jit != "never":
                 artifact = compiled(self.installed)  # an entry for other architectures, which fits here, will not do
                 if unfit := against(artifact, self._whole_request(), self.host, self.installed.wanted):
-                    named = f"TORCH_CUDA_ARCH_LIST or -gencode names {self.installed.settings.archs}"
+                    named = f"TORCH_CUDA_ARCH_LIST or -gencode names {settings.archs}"
                     raise incompatible(self.installed.package, "cuda", unfit, named)
                 self._refuse_other_family(extension.name, artifact)
                 load(artifact)
@@ -152,7 +152,7 @@ def compiled(package: Described) -> Artifact:
         host = hosts.with_listed_gpus(host)
         _require_architectures(package, host)
     try:
-        return build(package, host, cuda, "", lambda line: print_line(f"{package.package}: {line}"))[0]
+        return build(package, host, cuda, "", lambda line: print_line(f"{package.package}: {printable(line)}"))[0]
     finally:
         package.remove_sources()
 

@@ -15,6 +15,7 @@ from .load_flags import refusal, translate
 from .load_sources import INLINE, Tree, gather
 from .project.extension import CUDA_SUFFIX, Extension, Kind, to_json
 from .project.package import OLDEST_TORCH, make_content
+from .runtime.errors import printable
 from .runtime.files import json_sha256
 from .runtime.installed import InstalledPackage
 from .runtime.progress import print_line
@@ -78,7 +79,8 @@ class Described(InstalledPackage):
 
         assert self.source
         for last in last_entries(self)[-1:]:
-            print_line(f"{self.package}: since the last compile: {changes(last.manifest.content, self.source.content)}")
+            changed = changes(last.manifest.content, self.source.content)
+            print_line(f"{self.package}: since the last compile: {printable(changed)}")
         self.remove_sources()
         folder = Path(tempfile.mkdtemp(prefix="sources-", suffix=mark(), dir=self.own_store().root / ".work"))
         vars(self).update(source=self.source._replace(folder=folder))
