@@ -377,8 +377,13 @@ def test_a_missing_compiler_is_one_error_and_leaves_no_file(
     user: Editable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CXX", "/nowhere/c++")
+    source = write(tmp_path, {"light.cpp": MODULE}) / "light.cpp"
+    with monkeypatch.context() as patch:
+        patch.setenv("KERNELWHEEL_JIT", "never")
+        assert "jit is never" in refusal_of("light", source)
+    assert not user.cache.exists()
 
-    assert "/nowhere/c++" in refusal_of("light", write(tmp_path, {"light.cpp": MODULE}) / "light.cpp")
+    assert "/nowhere/c++" in refusal_of("light", source)
     assert {each.name for each in user.cache.rglob("*") if each.is_file()} == {".lock", ".maker"}
 
 
