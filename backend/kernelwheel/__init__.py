@@ -1,6 +1,23 @@
 """A build backend and runtime that compile torch kernels into wheels and check them before loading.
 
-The build half (`hooks`) and the runtime half (`runtime`) share one Plan, one manifest and one check.
+The build half (`hooks`) and the runtime half (`runtime`) share one Plan, one manifest and one check. `load`,
+`load_inline` and `prepare` are the same for kernels that are in no package.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from .version import VERSION as VERSION
+
+if TYPE_CHECKING:
+    from .load_call import load as load
+    from .load_call import load_inline as load_inline
+    from .load_call import prepare as prepare
+
+
+def __getattr__(name: str) -> Any:
+    """What calls of a program need, imported when it is asked for: the import of this package takes no time."""
+    if name not in ("load", "load_inline", "prepare"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from . import load_call
+
+    return getattr(load_call, name)

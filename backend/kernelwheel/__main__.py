@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from .cli import cache_commands, doctor, inspection
+from .cli.loaded import explanation
 from .runtime import cache_commands as own_commands
 from .runtime.__main__ import find_kernels
 from .runtime.doctor import SUMMARY
 from .runtime.exit_status import INTERRUPTED, Parser, finish
+from .runtime.kernels import Kernels
 
 
 def main(arguments: Sequence[str], program: str = "kernelwheel") -> int:
@@ -27,7 +31,13 @@ def run(arguments: Sequence[str]) -> int:
     args = _parser().parse_args(arguments)
     if args.command == "inspect":
         return inspection.run(args)
-    kernels = find_kernels(args.package)
+    loaded = args.package.startswith("kernelwheel.")  # what `kernelwheel.load` has compiled under a name
+    kernels = (
+        Kernels(args.package, "0", Path(os.devnull, "loaded", "_native")) if loaded else find_kernels(args.package)
+    )
+    if loaded and args.command == "cache" and args.cache_command == "explain":
+        print(explanation(kernels.installed))
+        return 0
     if args.command == "doctor":
         return doctor.run(args, kernels)
     return cache_commands.COMMANDS[args.cache_command].run(args, kernels)

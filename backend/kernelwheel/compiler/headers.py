@@ -17,6 +17,7 @@ from pathlib import Path
 from posixpath import dirname, normpath
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..project.include_lines import named_headers
 from ..runtime.errors import BuildError, way_out
 from ..runtime.files import json_sha256
 from .toolchain.binding import cuda_folders, python_folders
@@ -30,12 +31,6 @@ if TYPE_CHECKING:
 # Origin (`torch`, `python`, `cuda`, `flags`, `system`) -> name of a header in a search folder -> sha256 of it.
 Headers = dict[str, dict[str, str]]
 
-# What can name a header: a directive, a condition, and a macro that a directive may use (C++ standard, [cpp.include]).
-_NAMED = re.compile(
-    rb'^[ \t]*#[ \t]*(?:include(?:_next)?|import|define[ \t]+\w+)[ \t]*([<"][^>"\n]+)[>"]'
-    rb'|__has_include(?:_next)?[ \t]*\([ \t]*([<"][^>"\n]+)[>"]',
-    re.MULTILINE,
-)
 # Options that name a folder of headers or a header, of gcc, clang and nvcc.
 _OPTION = re.compile(
     r"(?:-Xcompiler=|--compiler-options=)?"
@@ -174,7 +169,7 @@ def _reached(texts: Iterable[bytes], folders: Mapping[str, Sequence[Path]]) -> H
     search = _Search(folders)
     found: Headers = {}
     seen: set[_Place] = set()
-    pending = [place for text in texts for place in search.find(_names(text))]
+    pending = [place for text in texts for place in search.find(named_headers(text))]
     while pending:
         place = pending.pop()
         if place in seen:
@@ -194,12 +189,7 @@ def _contents(path: str, inode: int, size: int, modified: int) -> tuple[str, tup
     """The sha256 of a file, and the headers that it names; read again only if it was changed or replaced."""
     with open(path, "rb") as stream:  # noqa: PTH123
         text = stream.read()
-    return hashlib.sha256(text).hexdigest(), _names(text)
-
-
-def _names(text: bytes) -> tuple[str, ...]:
-    """The headers that a text names, each with the first of its quotes: `<vector`, `"checks.h`."""
-    return tuple(os.fsdecode(match[1] or match[2]) for match in _NAMED.finditer(text))
+    return hashlib.sha256(text).hexdigest(), named_headers(text)
 
 
 class _Search:

@@ -53,8 +53,11 @@ class KernelWheelError(Exception):
         return {"kind": type(self).__name__, **parts, "remedies": list(self.remedies)}
 
 
-class BuildError(KernelWheelError):
-    """Kernels cannot be compiled: bad settings, no suitable toolchain, or a compiler error."""
+class BuildError(KernelWheelError, RuntimeError):
+    """Kernels cannot be compiled: bad settings, no suitable toolchain, or a compiler error.
+
+    torch raises a RuntimeError where an extension does not compile.
+    """
 
 
 class SettingsError(BuildError):

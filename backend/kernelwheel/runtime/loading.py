@@ -51,8 +51,10 @@ def library_of(name: str, artifact: Artifact) -> Library | None:
     return manifest.extension_library(name) if manifest.extensions else manifest.modules.get(name)
 
 
-def load_module(package: str, name: str, artifact: Artifact) -> ModuleType | None:
+def load_module(package: str, name: str, artifact: Artifact, imported_as: str | None = None) -> ModuleType | None:
     """Load the verified library of an extension, or of a module that CMake made, which is imported within the package.
+
+    A module is imported under its own name, unless `imported_as` is another, which ends in the same one.
 
     Returns:
         The module; None for an extension of operators.
@@ -74,7 +76,7 @@ def load_module(package: str, name: str, artifact: Artifact) -> ModuleType | Non
         )
     if library.module:
         full_name = name if artifact.manifest.extensions else f"{package}._native.{name}"
-        return _import_file(full_name, artifact, library)
+        return _import_file(imported_as or full_name, artifact, library)
     _load_file(artifact, library)
     return None
 

@@ -11,7 +11,9 @@ from pathlib import Path
 
 
 def prefix(package: str) -> str:
-    """The prefix of a package's own variables: `SPLAT` for the package `splat`."""
+    """The prefix of a package's own variables: `SPLAT` for `splat`, and one for all that `kernelwheel.load` makes."""
+    if package.startswith("kernelwheel."):
+        return "KERNELWHEEL"
     return package.upper().replace("-", "_").replace(".", "_")
 
 

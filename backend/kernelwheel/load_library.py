@@ -1,0 +1,168 @@
+"""The library of a call of `load`: what this process has loaded, the caller's package, a store, or a compile."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Mapping
+from importlib import import_module as import_by_name
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from .load_package import Call, Described
+from .project.extension import to_json
+from .runtime import host as hosts
+from .runtime.artifact import Artifact
+from .runtime.errors import BuildError, IncompatibleArtifactError, printable
+from .runtime.files import json_sha256
+from .runtime.host import Host
+from .runtime.kernels import Kernels
+from .runtime.loading import load_module
+from .runtime.manifest import read
+from .runtime.no_kernels import incompatible
+from .runtime.platforms import library_file
+from .runtime.progress import print_line
+from .runtime.selection import against
+
+# What a process has loaded, by content; the lock is held while one is.
+_loaded: dict[str, tuple[ModuleType | None, Path]] = {}
+_lock = threading.RLock()
+
+
+def _renew_lock() -> None:
+    """Replace the lock in a forked child, which must not wait for a thread of its parent."""
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
+
+
+def library_of(call: Call, texts: Mapping[str, bytes], caller: str) -> Any:
+    """What a call returns; `caller` is the module that it is made in."""
+    package = Described(call, texts)
+    if call.only_compile:
+        return compiled(package).folder
+    if declared := _declared(package, caller):
+        name, folder = declared
+        module = import_by_name(name)
+        if call.verbose:
+            print_line(f"{package.package}: {name}, from {folder}")
+        return module if call.is_python_module else str(folder / library_file(name))
+    key = json_sha256(package.wanted.content)
+    with _lock:
+        if key not in _loaded:
+            _loaded[key] = Loader(package).load(f"kernelwheel.loaded_{key[:12]}")
+        library, folder = _loaded[key]
+    if call.verbose:
+        print_line(f"{package.package}: loaded from {folder}")
+    if call.is_python_module:
+        return library
+    if call.unique_namespace:
+        import torch
+
+        return getattr(torch.ops, package.extension.module)
+    return str(folder / package.extension.file)
+
+
+class Loader(Kernels):
+    """The kernels of one call, in this process."""
+
+    installed: Described
+
+    def __init__(self, package: Described) -> None:
+        super().__init__(package.package, package.version, package.folder, package.environ)
+        del self.constructed[package.package]
+        self.installed = package
+
+    def load(self, unique: str) -> tuple[ModuleType | None, Path]:
+        """Load the library: a module, under a name that no other content has, or operators; its folder too.
+
+        pybind11 gives a second module of one name what the first one is, whatever file it comes from.
+        """
+        extension, settings = self.installed.extension, self.installed.settings
+        loaded: list[ModuleType | None] = []
+
+        def load(artifact: Artifact) -> None:
+            name = extension.name
+            loaded.append(load_module(self.installed.package, name, artifact, f"{unique}.{name}"))
+
+        try:
+            if settings.archs and extension.cuda == "required" and settings.jit != "never":
+                artifact = compiled(self.installed)  # an entry for other architectures, which fits here, will not do
+                if unfit := against(artifact, self._whole_request(), self.host, self.installed.wanted):
+                    named = f"TORCH_CUDA_ARCH_LIST or -gencode names {settings.archs}"
+                    raise incompatible(self.installed.package, "cuda", unfit, named)
+                self._refuse_other_family(extension.name, artifact)
+                load(artifact)
+            else:
+                with self._os_errors():
+                    artifact = self._obtain(self._whole_request(), load)
+        except IncompatibleArtifactError as error:
+            _require_architectures(self.installed, self.host, error)
+            raise
+        finally:
+            self.installed.remove_sources()
+        return loaded[0], artifact.folder
+
+
+def _declared(package: Described, caller: str) -> tuple[str, Path] | None:
+    """What the caller's package has in its wheel of the same content: where it is imported from, and its folder."""
+    outer = caller.split(".")
+    for name in (".".join(outer[:count]) for count in range(len(outer), 0, -1)):
+        for place in getattr(sys.modules.get(name), "__path__", ()):
+            folder = Path(place, "_native")
+            content = manifest.content if (manifest := read(folder)) else {"extensions": [], "sources": {}}
+            for extension in content["extensions"]:
+                if _is_same(package, extension, content["sources"]):
+                    return extension["name"], folder
+    return None
+
+
+def _is_same(package: Described, extension: Mapping[str, Any], digests: Mapping[str, str]) -> bool:
+    """Whether a package's extension is compiled from the same, wherever its files are; it may have further headers."""
+    assert package.source
+    own, own_digests = to_json(package.extension), package.source.content["sources"]
+    flags = ("define", "cuda_define", "cxx_flags", "cuda_flags", "file_flags", "link_flags")
+
+    def compiled(of: Mapping[str, Any], digests: Mapping[str, str]) -> list[str]:
+        return sorted(digests[name] for name in (*of["sources"], *of["cuda_sources"]))
+
+    def files(digests: Mapping[str, str]) -> set[tuple[str, str]]:
+        return {(name.rpartition("/")[2], digest) for name, digest in digests.items()}
+
+    return (
+        extension["name"].rpartition(".")[2] == package.extension.module
+        and all(extension[field] == own[field] for field in ("kind", "archs", "libraries", *flags))
+        and (extension["cuda"] == "none") == (own["cuda"] == "none")
+        and compiled(extension, digests) == compiled(own, own_digests)
+        and files(own_digests) <= files(digests)
+    )
+
+
+def compiled(package: Described) -> Artifact:
+    """The entry for a call, from a store or compiled now, for the architectures that are named, or else these GPUs."""
+    from .cli.cache_build import build  # imported only if needed, to keep a warm start fast
+
+    cuda, host = package.extension.cuda == "required", hosts.probe()
+    if cuda:
+        host = hosts.with_listed_gpus(host)
+        _require_architectures(package, host)
+    try:
+        return build(package, host, cuda, "", lambda line: print_line(f"{package.package}: {printable(line)}"))[0]
+    finally:
+        package.remove_sources()
+
+
+def _require_architectures(package: Described, host: Host, because: Exception | None = None) -> None:
+    """Raise an error if nothing says for which GPUs to compile."""
+    chosen = package.settings.archs or package.settings.cuda == "on"
+    if package.extension.cuda == "required" and not chosen and host.cuda and not host.capabilities:
+        raise BuildError(
+            f"{package.package} cannot be compiled: nothing says for which GPUs",
+            required="TORCH_CUDA_ARCH_LIST, or a GPU that this process sees",
+            found="TORCH_CUDA_ARCH_LIST is not set, and torch sees no GPU",
+            remedies=["set TORCH_CUDA_ARCH_LIST, to 9.0 for example", "or run it on a machine with a GPU"],
+        ) from because

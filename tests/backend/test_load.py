@@ -1,0 +1,439 @@
+"""`kernelwheel.load`, `load_inline` and `prepare`: kernels that are in no package."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import kernelwheel
+import pytest
+import warm_python
+from builds import build, needs_cuda_torch
+from declared import HEAD
+from editables import Editable, make_user
+from kernelwheel.__main__ import main
+from kernelwheel.load_flags import translate
+from kernelwheel.load_package import Call, Described
+from kernelwheel.load_sources import gather, read_sources
+from kernelwheel.runtime.errors import KernelWheelError, SettingsError
+from kernelwheel.runtime.store import Store
+from processes import Done, clean_environment
+
+pytestmark = pytest.mark.once
+
+BACKEND = Path(kernelwheel.__file__).parents[1]
+# By Python's own API: torch's headers take most of the time of a compile.
+MODULE = """#include <Python.h>
+#include "answer.h"
+static PyObject* answer(PyObject*, PyObject*) { return PyLong_FromLong(ANSWER); }
+static PyMethodDef methods[] = {{"answer", answer, METH_NOARGS, "The answer."}, {nullptr, nullptr, 0, nullptr}};
+static PyModuleDef definition = {PyModuleDef_HEAD_INIT, "light", "Light.", -1, methods};
+PyMODINIT_FUNC PyInit_light() { return PyModule_Create(&definition); }
+"""
+FILES = {
+    "csrc/light.cpp": MODULE,
+    "include/answer.h": '#include "detail/value.h"\n',
+    "include/detail/value.h": "#define ANSWER 42\n",
+}
+LOAD = "import kernelwheel; m = kernelwheel.load('light', ['csrc/light.cpp'], extra_cflags=['-I include'])\n"
+
+
+def write(folder: Path, files: Mapping[str, str] = FILES) -> Path:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+def load_light(folder: Path, **options: Any) -> Any:
+    return kernelwheel.load("light", [folder / "csrc/light.cpp"], extra_include_paths=[folder / "include"], **options)
+
+
+def refusal_of(name: str, *sources: Any, **options: Any) -> str:
+    with pytest.raises(KernelWheelError) as raised:
+        kernelwheel.load(name, list(sources), **options)
+    return str(raised.value)
+
+
+@pytest.fixture
+def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Editable:
+    """A user who has compiled nothing, and whose compiler counts its calls."""
+    made = make_user(BACKEND, tmp_path / "user")
+    monkeypatch.setenv("CXX", made.environment["CXX"])
+    monkeypatch.setenv("KERNELWHEEL_CACHE_DIR", str(made.cache))
+    return made
+
+
+def entries(user: Editable, name: str = "light") -> list[Path]:
+    return [each.folder for each in Store(user.cache, f"kernelwheel.{name}", "0").entries()]
+
+
+def run(user: Editable, folder: Path, script: str, **env: str) -> Done:
+    """Run a script as that user, in a folder."""
+    environ = {**user.environment, "KERNELWHEEL_CACHE_DIR": str(user.cache), **env}
+    return warm_python.run_python(script, cwd=folder, env=environ)
+
+
+# Content decides
+
+
+@pytest.mark.slow
+def test_content_decides_and_neither_folder_nor_time_nor_process(
+    user: Editable, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here, there = write(tmp_path / "here"), write(tmp_path / "there/deeper")
+
+    module = load_light(here)
+
+    assert module.answer() == 42
+    assert user.compiled() == ["light.cpp"]
+    assert load_light(there) is module
+    assert run(user, there, LOAD + "print(m.answer())").stdout == "42\n"
+    assert user.compiled() == ["light.cpp"]
+    assert "since the last compile" not in capsys.readouterr().err
+    # Another user, who may read that store.
+    others = {"KERNELWHEEL_CACHE_DIR": str(tmp_path / "others"), "KERNELWHEEL_CACHE_PATH": str(user.cache)}
+    assert run(user, there, LOAD + "print(m.answer())", CXX="/nowhere/c++", **others).stdout == "42\n"
+    assert not (tmp_path / "others").exists()
+
+    # A header that a header includes is edited. What was loaded before stays as it is.
+    (there / "include/detail/value.h").write_text("#define ANSWER 43\n")
+    os.utime(there / "include/detail/value.h", (0, 0))
+    edited = load_light(there, verbose=True)
+
+    assert (module.answer(), edited.answer()) == (42, 43)
+    assert "since the last compile: other files: include1/detail/value.h\n" in capsys.readouterr().err
+    assert load_light(here) is module
+    assert len(entries(user)) == 2
+    assert main(["cache", "explain", "kernelwheel.light"]) == 0
+    _, _, _, why = capsys.readouterr().out.splitlines()
+    assert why == "  other files: include1/detail/value.h"
+    assert list((user.cache / "kernelwheel.light/0/.work").iterdir()) == []
+
+
+def test_a_change_of_anything_that_is_compiled_is_another_content(tmp_path: Path) -> None:
+    folder = write(tmp_path)
+    base = dict.fromkeys(Call._fields, ())
+    base |= {"name": "light", "build_directory": None, "with_cuda": None, "is_python_module": True, "abi": "torch"}
+    source, include = str(folder / "csrc/light.cpp"), (str(folder / "include"),)
+
+    def content(**changed: Any) -> Any:
+        call = Call(**{**base, "include_paths": include, **changed})
+        return Described(call, read_sources([source], "light")).wanted.content
+
+    first = content()
+    assert content(verbose=True, only_compile=True) == first
+    different = [
+        content(cflags=("-DX=1",)),
+        content(ldflags=("-lm",)),
+        content(include_paths=(*include, str(write(tmp_path / "more")))),
+        content(unique_namespace=True),
+    ]
+    (folder / "include/detail/value.h").write_text("#define ANSWER 1\n")
+    different.append(content())
+    assert first not in different
+    assert len({str(each) for each in different}) == len(different)
+
+
+# What is compiled
+
+
+def test_headers_are_found_by_where_they_are_relative_to_what_includes_them(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            "p/csrc/a.cpp": '#include "../common/c.h"\n#include <lib/l.h>\n#include MACRO\n#include <vector>\n',
+            "p/common/c.h": "#if 0\n#include <lib/never.h>\n#endif\n",
+            "q/include/lib/l.h": '#include "../up.h"\n',
+            "q/include/lib/never.h": "",
+            "q/include/up.h": "",
+            "q/include/macro.h": "",
+            "q/include/unused.h": "",
+            "p/common/unused.h": "",
+        },
+    )
+    source = str(tmp_path / "p/csrc/a.cpp")
+
+    tree = gather({source: Path(source).read_bytes()}, [str(tmp_path / "q/include")], '#define MACRO "macro.h"')
+
+    assert sorted(tree.files) == [
+        "include1/lib/l.h",
+        "include1/lib/never.h",
+        "include1/macro.h",
+        "include1/up.h",
+        "sources/common/c.h",
+        "sources/csrc/a.cpp",
+    ]
+    assert tree.sources == ("sources/csrc/a.cpp",)
+    assert tree.include_dirs == ("include1",)
+    assert {"vector", "lib/l.h"} <= tree.headers
+
+
+def test_flags_are_what_a_shell_would_split_and_torch_s_own_libraries_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("first", "second", "lib"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "lib/libown.a").touch()
+    monkeypatch.chdir(tmp_path)
+
+    flags = translate(
+        "name",
+        ["-g\n\n", "-O0 -Wall", "-isystem first", r"-DTEXT=\"a\ b\"", "-include /x/before.h"],
+        ["-gencode arch=compute_80,code=sm_80", "-gencode=arch=compute_90a,code=[sm_90a,compute_90a]", "-lineinfo"],
+        [f"-L{tmp_path}/lib -lm", f"{tmp_path}/lib/libown.a", "-ltorch", "-Wl,-rpath,/x"],
+        ["  second\n"],
+        cuda=True,
+    )
+
+    assert flags.cxx == ("-g", "-O0", "-Wall", '-DTEXT="a b"', "-include", "/x/before.h")
+    assert flags.cuda == ("-lineinfo",)
+    assert flags.archs == "8.0;9.0a+PTX"
+    assert flags.directives == '#define TEXT "a b"\n#include "/x/before.h"'
+    assert flags.link == (f"-L{tmp_path}/lib", f"-L{tmp_path}/lib", "-Wl,-rpath,/x")
+    assert flags.libraries == ("m", ":libown.a")
+    assert flags.include_dirs == (str(tmp_path / "second"), str(tmp_path / "first"))
+    with pytest.warns(UserWarning, match="no folder .*/third"):  # as torch, which its own tests rely on
+        assert translate("name", [], [], [], ["third"], cuda=False).include_dirs == ()
+
+
+@pytest.mark.slow
+def test_functions_are_bound_and_another_version_of_a_module_is_another_module(user: Editable) -> None:
+    def load(value: int) -> Any:
+        source = f"#include <pybind11/pybind11.h>\nint f() {{ return {value}; }}"
+        options = {"no_implicit_headers": True, "with_pytorch_error_handling": False}
+        return kernelwheel.load_inline("bound", source, functions={"f": 'A "number".'}, **options)
+
+    first, second = load(1), load(2)
+
+    # pybind11 remembers modules by their names, and gives a second one of the same name what the first one was.
+    assert (first.f(), second.f()) == (1, 2)
+    assert first.f.__doc__.splitlines()[-1] == 'A "number".'
+
+
+STABLE = """#include <torch/csrc/stable/library.h>
+int64_t answer() { return 42; }
+void boxed(StableIValue* stack, uint64_t, uint64_t) { stack[0] = torch::stable::detail::from(answer()); }
+STABLE_TORCH_LIBRARY(TORCH_EXTENSION_NAME, m) { m.def("answer() -> int"); }
+STABLE_TORCH_LIBRARY_IMPL(TORCH_EXTENSION_NAME, CompositeExplicitAutograd, m) { m.impl("answer", &boxed); }
+"""
+
+
+@pytest.mark.slow
+def test_versions_of_operators_on_the_stable_abi_live_side_by_side_and_serve_every_python_and_torch(
+    user: Editable,
+) -> None:
+    def load(text: str) -> Any:
+        return kernelwheel.load_inline("ops", text, abi="stable", unique_namespace=True)
+
+    first, second = load(STABLE), load(STABLE.replace("42", "43"))
+
+    assert (first.answer(), second.answer()) == (42, 43)
+    made = [entry.manifest.requires for entry in Store(user.cache, "kernelwheel.ops", "0").entries()]
+    assert [(requires.python, requires.torch) for requires in made] == [(None, "2.10")] * 2
+
+
+# CUDA
+
+
+CPP = """#include <Python.h>
+extern "C" int launch(int*);
+static PyObject* f(PyObject*, PyObject*) { return PyLong_FromLong(launch(nullptr)); }
+static PyMethodDef methods[] = {{"f", f, METH_NOARGS, ""}, {nullptr, nullptr, 0, nullptr}};
+static PyModuleDef definition = {PyModuleDef_HEAD_INIT, "gpu", "", -1, methods};
+PyMODINIT_FUNC PyInit_gpu() { return PyModule_Create(&definition); }
+"""
+CUDA = """__global__ void add(int* to, int amount) { *to += amount; }
+extern "C" int launch(int* to) { add<<<1, 1>>>(to, 3); return cudaGetLastError(); }
+"""
+ON_CUDA = f"""
+import sys, kernelwheel
+given = dict(cpp_sources={CPP!r}, cuda_sources={CUDA!r}, no_implicit_headers=True)
+"""
+
+
+@pytest.mark.slow
+@needs_cuda_torch
+def test_without_a_gpu_kernels_are_for_torch_cuda_arch_list_and_prepare_makes_what_load_finds(
+    user: Editable, tmp_path: Path
+) -> None:
+    for call in ("prepare", "load_inline"):
+        script = (
+            ON_CUDA
+            + f"""
+try:
+    kernelwheel.{call}("gpu", **given)
+except RuntimeError as error:
+    print(error)
+"""
+        )
+        said = run(user, tmp_path, script, CUDA_VISIBLE_DEVICES="").stdout
+        assert "required:  TORCH_CUDA_ARCH_LIST, or a GPU that this process sees" in said
+    assert entries(user, "gpu") == []
+
+    chosen = {"CUDA_VISIBLE_DEVICES": "", "TORCH_CUDA_ARCH_LIST": "9.0a"}
+    prepared = run(user, tmp_path, ON_CUDA + "print(kernelwheel.prepare('gpu', **given))", **chosen).stdout
+    script = ON_CUDA + "m = kernelwheel.load_inline('gpu', **given); print(m.f() != 0, m.__file__)"
+    loaded = run(user, tmp_path, script, CXX="/nowhere/c++", **chosen)
+
+    (entry,) = Store(user.cache, "kernelwheel.gpu", "0").entries()
+    assert prepared == f"{entry.folder}\n"
+    assert loaded.stdout == f"True {entry.folder / 'gpu.so'}\n"
+    assert entry.manifest.libraries[0].sass == ("9.0a",)
+    # Of other architectures, there is none.
+    done = run(user, tmp_path, script, **{**chosen, "TORCH_CUDA_ARCH_LIST": "8.0"})
+    assert done.stdout != loaded.stdout
+    assert "the same content, for other GPUs" in done.stderr
+
+
+# Ahead of time
+
+
+@pytest.mark.slow
+def test_a_package_that_declares_the_same_content_is_compiled_ahead_of_time_without_another_line(
+    user: Editable, tmp_path: Path
+) -> None:
+    files = {
+        "ahead/__init__.py": """import kernelwheel
+from pathlib import Path
+here = Path(__file__).parent
+light = kernelwheel.load("light", [here / "csrc/light.cpp"], ["-DX=1"], extra_include_paths=[here / "include"])
+""",
+        **{f"ahead/{name}": text for name, text in FILES.items()},
+    }
+    table = """
+[[tool.kernelwheel.extension]]
+name = "ahead.light"
+sources = ["ahead/csrc/light.cpp"]
+include-dirs = ["ahead/include"]
+cxx-flags = ["-DX=1"]
+
+[tool.setuptools.package-data]
+ahead = ["csrc/*", "include/**/*"]
+"""
+    head = HEAD.replace("light-weight", "ahead")
+    project = write(tmp_path / "ahead", {"pyproject.toml": head + table, **files})
+    wheel = build(project, tmp_path / "wheel")
+    script = "import ahead; print(ahead.light.answer(), ahead.light.__file__)"
+
+    done = run(user, wheel.unpacked, script, CXX="/nowhere/c++", PYTHONPATH=f"{wheel.unpacked}:{BACKEND}")
+
+    assert done.stdout == f"42 {wheel.native / 'ahead.light.so'}\n"
+    assert not user.cache.exists()
+    # Of other content, it is compiled.
+    (wheel.unpacked / "ahead/include/detail/value.h").write_text("#define ANSWER 43\n")
+    done = run(user, wheel.unpacked, script, PYTHONPATH=f"{wheel.unpacked}:{BACKEND}")
+    assert done.stdout.startswith("43 ")
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"extra_cflags": ["-I/nowhere"]}, "no folder '/nowhere'"),
+        ({"extra_ldflags": ["-L/nowhere"]}, "no folder '/nowhere'"),
+        ({"extra_ldflags": ["/nowhere/liba.so"]}, "no file /nowhere/liba.so"),
+        ({"extra_cflags": ['-DA="']}, "No closing quotation"),
+        ({"with_sycl": True}, "SYCL"),
+        ({"is_standalone": True, "is_python_module": False}, "build it with CMake"),
+        ({"abi": "unstable"}, "torch or stable"),
+    ],
+)
+def test_bad_arguments_are_one_error_before_anything_is_made(
+    user: Editable, tmp_path: Path, options: dict[str, Any], says: str
+) -> None:
+    source = write(tmp_path) / "csrc/light.cpp"
+
+    assert says in refusal_of("light", source, **options)
+    assert not user.cache.exists()
+
+
+def test_bad_names_and_sources_are_one_error_before_anything_is_made(user: Editable, tmp_path: Path) -> None:
+    source = write(tmp_path) / "csrc/light.cpp"
+
+    for name in ("", "two words", "a-b", "a.b", "../x", "é", "n" * 80):
+        assert "an identifier" in refusal_of(name, source)
+    assert f"no file {tmp_path}/missing.cpp" in refusal_of("light", tmp_path / "missing.cpp")
+    assert "an empty list" in refusal_of("light")
+    assert "files called .cpp" in refusal_of("light", source.parents[1] / "include/answer.h")
+    with pytest.raises(SettingsError, match="names of C\\+\\+ functions"):
+        kernelwheel.load_inline("light", "", functions=["not a name"])
+    with pytest.raises(ValueError, match="not 5"):
+        kernelwheel.load_inline("light", "", functions=5)  # type: ignore[arg-type]
+    with pytest.raises(SettingsError, match="with_cuda"):
+        kernelwheel.load_inline("light", "", "__global__ void f() {}", with_cuda=False)
+    assert not user.cache.exists()
+
+
+@pytest.mark.slow
+def test_a_missing_compiler_is_one_error_and_leaves_no_file(
+    user: Editable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CXX", "/nowhere/c++")
+    source = write(tmp_path, {"light.cpp": MODULE}) / "light.cpp"
+    with monkeypatch.context() as patch:
+        patch.setenv("KERNELWHEEL_JIT", "never")
+        assert "jit is never" in refusal_of("light", source)
+    assert not user.cache.exists()
+
+    assert "/nowhere/c++" in refusal_of("light", source)
+    assert {each.name for each in user.cache.rglob("*") if each.is_file()} == {".lock", ".maker"}
+
+
+# Many at once, and sudden death
+
+
+AT_ONCE = """
+import os, sys, torch, kernelwheel.load_call
+from pathlib import Path
+for number in range(16):
+    if os.fork() == 0:
+        break
+else:
+    sys.exit(any([os.wait()[1] for _ in range(16)]))
+LOAD
+os.write(1, f"{m.answer()} {m.__file__}\\n".encode())
+"""
+
+
+@pytest.mark.slow
+def test_16_processes_compile_once_and_one_killed_before_left_nothing_that_is_loaded(
+    user: Editable, tmp_path: Path
+) -> None:
+    folder = write(tmp_path / "project")
+    (user.folder / "slow").touch()
+    script = [sys.executable, "-c", LOAD]
+    environ = clean_environment({**user.environment, "KERNELWHEEL_CACHE_DIR": str(user.cache)})
+    with subprocess.Popen(script, cwd=folder, env=environ, stderr=subprocess.PIPE, text=True) as killed:
+        assert killed.stderr is not None
+        while "[1/3]" not in killed.stderr.readline() and killed.poll() is None:
+            pass
+        killed.kill()
+    assert killed.returncode == -signal.SIGKILL
+    assert entries(user) == []
+    (user.folder / "slow").unlink()
+    (user.folder / "calls").unlink()
+
+    done = run(user, folder, AT_ONCE.replace("LOAD", LOAD))
+
+    (entry,) = entries(user)
+    assert done.stdout.splitlines() == [f"42 {entry / 'light.so'}"] * 16
+    assert user.compiled() == ["light.cpp"]
+    assert {each.name for each in entry.parent.iterdir()} == {".lock", ".maker", ".work", entry.name}
+    assert list((entry.parent / ".work").iterdir()) == []
+
+
+@pytest.mark.slow
+def test_an_import_of_kernelwheel_imports_nothing_of_it(tmp_path: Path) -> None:
+    script = "import sys, kernelwheel; print(*sorted(each for each in sys.modules if each.startswith('kernelwheel')))"
+
+    done = warm_python.run_python(script, cwd=tmp_path, env={"PYTHONPATH": str(BACKEND)})
+
+    assert done.stdout == "kernelwheel kernelwheel.version\n"
