@@ -504,5 +504,5 @@ except errors.KernelWheelError as error:
 
     done = run([sys.executable, "-c", script, builder.folder], cwd=builder.checkout, env=builder.env, check=False)
 
-    assert done.stderr.startswith("Traceback")
+    assert "\nTraceback (most recent call last):\n" in f"\n{done.stderr}"
     assert ("project.version" if when == "before an error of ours" else "RuntimeError: something else") in done.stderr

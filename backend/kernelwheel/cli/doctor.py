@@ -20,6 +20,7 @@ from ..runtime.doctor import (
     kernels_text,
     look_at_stores,
     machine_text,
+    require_store,
 )
 from ..runtime.errors import BuildError, KernelWheelError, from_json
 from ..runtime.host import Host
@@ -29,7 +30,7 @@ from ..runtime.presentation import call_row, rows_text, view_selection
 from ..runtime.request import CompileRequest
 from ..runtime.selection import Request, Selection
 from . import installation
-from .dry_run import preview, require_store
+from .dry_run import preview
 from .installation import Installation
 from .manifest_text import manifest_text, settings_text
 

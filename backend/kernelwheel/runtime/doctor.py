@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -18,6 +21,7 @@ from .inventory import UNREADABLE, find_damage, take_inventory
 from .kernels import Kernels
 from .loading import needed_for
 from .places import temporary_guard
+from .platforms import require_supported
 from .presentation import call_row, entry_text, rows_text, targets_text, verdict_text, view_entry, view_selection
 from .record import Record
 from .selection import Request, Selection, failed
@@ -69,15 +73,33 @@ def examine(kernels: Kernels) -> dict[str, Any]:
 def next_calls(package: InstalledPackage, host: Host) -> list[Selection]:
     """What the next call on the CPU does, and on each compute capability among the visible GPUs.
 
-    A compile is foreseen to fail where kernelwheel is not installed; what else it lacks, such as compilers, or a store
-    that can be written, kernelwheel's own `doctor` looks for.
+    A compile is foreseen to fail where kernelwheel is not installed, or nothing could be stored; what else it lacks,
+    such as compilers, kernelwheel's own `doctor` looks for.
     """
     obstacle = None
     try:
+        require_store(package)
         program()
     except KernelWheelError as error:
         obstacle = error
     return [if_compiled(expected, obstacle) for expected in foresee_calls(package, host)]
+
+
+def require_store(package: InstalledPackage) -> None:
+    """Raise the error for a store that what is compiled could not be put into, as far as is seen without making it."""
+    require_supported()
+    store = package.own_store()
+    try:
+        with suppress(FileNotFoundError):
+            store.guard.check(store.root / ".work")
+        for folder in (store.root, store.root / ".work"):
+            there = next(place for place in (folder, *folder.parents) if place.exists())
+            if not os.access(there, os.W_OK | os.X_OK, effective_ids=True):
+                if os.statvfs(there).f_flag & os.ST_RDONLY:
+                    raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(there))
+                raise PermissionError(errno.EACCES, "this user may not make files here", str(there))
+    except OSError as error:
+        raise store.unwritable(error) from error
 
 
 def foresee_calls(package: InstalledPackage, host: Host) -> list[Selection]:

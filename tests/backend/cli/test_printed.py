@@ -126,9 +126,12 @@ def test_errors(act: Callable[[], NoReturn], capsys: Captured) -> None:
 
 @pytest.mark.slow
 def test_an_error_that_nobody_catches() -> None:
-    script = "from test_printed import raise_error; raise_error()"
+    script = (
+        "import sys; from kernelwheel.runtime.errors import BuildError; text = sys.argv[1]\n"
+        "raise BuildError(text + ' failed', required=text, found=text, remedies=[text])"
+    )
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, env=environ, check=False)
+    done = subprocess.run([sys.executable, "-c", script, HOSTILE], capture_output=True, env=environ, check=False)
 
     assert_harmless(done.stderr.decode())
 
