@@ -31,13 +31,15 @@ def run(arguments: Sequence[str]) -> int:
     args = _parser().parse_args(arguments)
     if args.command == "inspect":
         return inspection.run(args)
-    loaded = args.package.startswith("kernelwheel.")  # what `kernelwheel.load` has compiled under a name
-    kernels = (
-        Kernels(args.package, "0", Path(os.devnull, "loaded", "_native")) if loaded else find_kernels(args.package)
-    )
-    if loaded and args.command == "cache" and args.cache_command == "explain":
-        print(explanation(kernels.installed))
-        return 0
+    if args.package.startswith("kernelwheel."):  # what `kernelwheel.load` has compiled under a name
+        from .load_package import VERSION
+
+        kernels = Kernels(args.package, VERSION, Path(os.devnull, "loaded", "_native"))
+        if args.command == "cache" and args.cache_command == "explain":
+            print(explanation(kernels.installed))
+            return 0
+    else:
+        kernels = find_kernels(args.package)
     if args.command == "doctor":
         return doctor.run(args, kernels)
     return cache_commands.COMMANDS[args.cache_command].run(args, kernels)

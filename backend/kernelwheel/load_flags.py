@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .project.arch_choice import chosen_by, parse
+from .project.extension import LINKED, LINKED_FOR_CUDA
+from .project.header_names import FOLDER_OPTIONS
 from .runtime.errors import SettingsError
 from .runtime.files import is_file, is_folder
 
-_FOLDER = re.compile(r"(-I|-isystem|-iquote|-idirafter|--include-path|--system-include)=?(.*)")
-_LINKED = {"torch", "torch_cpu", "c10", "torch_python"}  # in any case
-_LINKED_FOR_CUDA = {"torch_cuda", "c10_cuda", "cudart"}  # the runtime as a static library
+_FOLDER = re.compile(rf"({FOLDER_OPTIONS})=?(.*)")
 
 
 class Flags(NamedTuple):
@@ -60,7 +60,7 @@ def translate(
     for_nvcc = _without_folders(name, _words(name, "extra_cuda_cflags", cuda_cflags), folders)
     archs, for_nvcc = _without_archs(for_nvcc)
     link, libraries = _link(name, _words(name, "extra_ldflags", ldflags))
-    always = _LINKED | (_LINKED_FOR_CUDA if cuda else set())
+    always = LINKED | (LINKED_FOR_CUDA if cuda else set())
     return Flags(
         tuple(cxx),
         tuple(for_nvcc),

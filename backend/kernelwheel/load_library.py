@@ -73,9 +73,7 @@ class Loader(Kernels):
     installed: Described
 
     def __init__(self, package: Described) -> None:
-        super().__init__(package.package, package.version, package.folder, package.environ)
-        del self.constructed[package.package]
-        self.installed = package
+        self._begin(package)  # a process has many of these, which no command line asks for
 
     def load(self, unique: str) -> tuple[ModuleType | None, Path]:
         """Load the library: a module, under a name that no other content has, or operators; its folder too.

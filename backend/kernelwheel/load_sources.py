@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from .load_flags import refusal
 from .project.extension import CUDA_SUFFIX, CXX_SUFFIXES
-from .project.include_lines import named_headers
+from .project.header_names import named_headers
 from .runtime.errors import SettingsError, way_out
 from .runtime.files import is_file
 

@@ -9,12 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..project.extension import CUDA_SUFFIX, CXX_SUFFIXES
+from ..project.extension import CUDA_SUFFIX, CXX_SUFFIXES, LINKED, LINKED_FOR_CUDA
 from .setup_flags import Places, SortedFlags, sort_flags
 from .setup_runs import RecordedExtension
 
-# What every extension is linked with.
-LINKED_ANYWAY = {"c10", "torch", "torch_cpu", "torch_python", "cudart", "c10_cuda", "torch_cuda"}
 # Fields of an Extension that no key stands for.
 NO_KEY = ("undef_macros", "runtime_library_dirs", "extra_objects", "export_symbols")
 READ_BYTES = 2_000_000
@@ -69,7 +67,7 @@ def translate(extension: RecordedExtension, places: Places, notes: AdoptionNotes
         "cxx-flags": cxx.kept,
         "cuda-flags": nvcc.kept if with_cuda else [],
         "link-flags": link.kept,
-        "libraries": _once(name for name in libraries if name not in LINKED_ANYWAY),
+        "libraries": _once(name for name in libraries if name not in LINKED | LINKED_FOR_CUDA),
         "cuda": "required" if with_cuda else "none",
         "by-path": kind != "module" and _is_loaded_by_path(places.project / extension.name.partition(".")[0]),
     }

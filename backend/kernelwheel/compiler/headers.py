@@ -17,7 +17,7 @@ from pathlib import Path
 from posixpath import dirname, normpath
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..project.include_lines import named_headers
+from ..project.header_names import FOLDER_OPTIONS, named_headers
 from ..runtime.errors import BuildError, way_out
 from ..runtime.files import json_sha256
 from .toolchain.binding import cuda_folders, python_folders
@@ -34,7 +34,7 @@ Headers = dict[str, dict[str, str]]
 # Options that name a folder of headers or a header, of gcc, clang and nvcc.
 _OPTION = re.compile(
     r"(?:-Xcompiler=|--compiler-options=)?"
-    r"(?:-I|-isystem|-iquote|-idirafter|--include-path|--system-include|(?P<header>-include|-imacros|--pre-include))"
+    rf"(?:{FOLDER_OPTIONS}|(?P<header>-include|-imacros|--pre-include))"
     r"=?(?P<value>.*)"
 )
 

@@ -49,15 +49,19 @@ class Kernels:
     constructed: ClassVar[dict[str, Kernels]] = {}
 
     def __init__(self, package: str, version: str, folder: Path, environ: Mapping[str, str] = os.environ) -> None:
-        self.installed = InstalledPackage(package, version, folder, environ)
+        self._begin(InstalledPackage(package, version, folder, environ))
+        os.register_at_fork(after_in_child=self._renew_lock)
+        self.constructed[package] = self
+
+    def _begin(self, installed: InstalledPackage) -> None:
+        """Begin with nothing loaded."""
+        self.installed = installed
         self.host = hosts.probe()
         self.lock = threading.RLock()
         self._loaded: dict[str, Artifact] = {}
         self._modules: dict[str, ModuleType | None] = {}  # and extensions of operators, which are none
         self._whole_of: Artifact | None = None
         self._checked_gpus: set[int] = set()
-        os.register_at_fork(after_in_child=self._renew_lock)
-        self.constructed[package] = self
 
     def _renew_lock(self) -> None:
         """Replace the lock in a forked child, which must not wait for a thread of its parent."""

@@ -1,10 +1,15 @@
-"""The headers that a text names: read from lines, without evaluating conditions, so too many rather than too few."""
+"""How headers are named: by options, and in a text.
+
+A text is read by its lines, without evaluating conditions: too many headers are found rather than too few.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 
+# The options of gcc, clang and nvcc that name a folder of headers, as a pattern.
+FOLDER_OPTIONS = "-I|-isystem|-iquote|-idirafter|--include-path|--system-include"
 # What can name a header: a directive, a condition, and a macro that a directive may use (C++ standard, [cpp.include]).
 _NAMED = re.compile(
     rb'^[ \t]*#[ \t]*(?:include(?:_next)?|import|define[ \t]+\w+)[ \t]*([<"][^>"\n]+)[>"]'
