@@ -12,6 +12,7 @@ from typing import Any
 from kernelwheel.runtime import manifest as manifests
 from kernelwheel.runtime.content import PARTS, digests_of, fingerprint_of
 from kernelwheel.runtime.files import json_sha256
+from kernelwheel.runtime.host import Host
 from kernelwheel.runtime.manifest import Library, Manifest, Requires
 from kernelwheel.store import manifest_file
 
@@ -62,6 +63,19 @@ BUILT_WITH: Values = {
     },
 }
 REQUIRES = Requires("2.10", "linux-x86_64", "glibc 2.34", "GLIBCXX_3.4.30", None, "13.0", "13.2")
+# What a Host is compared with, for two generations of GPUs; and a Host that it fits.
+CUDA_MANIFEST = Manifest(
+    package="tiny",
+    version="1.2.3",
+    fingerprint="f" * 64,
+    sources="5" * 64,
+    plan=PLAN,
+    digests={},
+    built_with={"cuda": {"enabled": True, "because": "torch has CUDA"}},
+    requires=REQUIRES,
+    libraries=(CPU_LIBRARY, Library("libtiny_cuda.so", "0" * 64, 1, "cuda", ("8.0", "9.0"), ("9.0",))),
+)
+HOST = Host("linux-x86_64", "glibc 2.36", "GLIBCXX_3.4.30", "2.11.0+cu130", "13.0", "cp312", (13, 2), ((9, 0),))
 
 
 def sample(*libraries: Library, **planned: Any) -> Manifest:

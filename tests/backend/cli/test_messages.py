@@ -19,8 +19,8 @@ from kernelwheel.runtime import manifest, no_kernels
 from kernelwheel.runtime.compatible import Wanted, check
 from kernelwheel.runtime.errors import REINSTALL, KernelWheelError, command
 from kernelwheel.runtime.host import Host
-from kernelwheel.runtime.manifest import Manifest, Requires
-from samples import PLAN
+from kernelwheel.runtime.manifest import Requires
+from samples import CUDA_MANIFEST, PLAN
 from standins import settings_with
 
 # What people read, and the sources of messages.
@@ -75,13 +75,8 @@ def test_no_source_and_no_page_advises_to_fetch_the_package_by_its_name() -> Non
 
 
 SUFFIXES = {"", ".py", ".md", ".toml", ".cmake", ".txt", ".sh"}
-MANIFEST = Manifest(
-    package="tiny",
+MANIFEST = CUDA_MANIFEST._replace(
     version="1.2.2",
-    fingerprint="f" * 64,
-    sources="5" * 64,
-    plan=PLAN,
-    digests={},
     built_with={},
     requires=Requires("2.99", "linux-x86_64", "glibc 9.9", "GLIBCXX_3.4.99", 13, "13.0", "13.2", "cp399"),
     libraries=(),

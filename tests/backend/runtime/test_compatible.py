@@ -9,30 +9,17 @@ import pytest
 from folders import BACKEND
 from kernelwheel.runtime.compatible import Mismatch, Wanted, check, for_device
 from kernelwheel.runtime.host import Host
-from kernelwheel.runtime.manifest import Library, Manifest, Requires
+from kernelwheel.runtime.manifest import Manifest
 from kernelwheel.store import manifest_file
 from processes import RunPython
-from samples import PLAN, sample
+from samples import CPU_LIBRARY, CUDA_MANIFEST, HOST, PLAN, sample
 
-CPU_LIBRARY = Library("libtiny_cpu.so", "0" * 64, 1, "cpu")
-CUDA_LIBRARY = Library("libtiny_cuda.so", "0" * 64, 1, "cuda", ("8.0", "9.0"), ("9.0",))
-CUDA_MANIFEST = Manifest(
-    package="tiny",
-    version="1.2.3",
-    fingerprint="f" * 64,
-    sources="5" * 64,
-    plan=PLAN,
-    digests={},
-    built_with={"cuda": {"enabled": True, "because": "torch has CUDA"}},
-    requires=Requires("2.10", "linux-x86_64", "glibc 2.34", "GLIBCXX_3.4.30", None, "13.0", "13.2"),
-    libraries=(CPU_LIBRARY, CUDA_LIBRARY),
-)
+CUDA_LIBRARY = CUDA_MANIFEST.libraries[1]
 CPU_MANIFEST = CUDA_MANIFEST._replace(
     built_with={"cuda": {"enabled": False, "because": "cuda is off (-C cuda)"}},
     requires=CUDA_MANIFEST.requires._replace(driver=None, driver_for_ptx=None),
     libraries=(CPU_LIBRARY,),
 )
-HOST = Host("linux-x86_64", "glibc 2.36", "GLIBCXX_3.4.30", "2.11.0+cu130", "13.0", "cp312", (13, 2), ((9, 0),))
 
 
 # One module for CPU and GPU, as of an existing torch extension.

@@ -16,27 +16,16 @@ from kernelwheel.runtime.compatible import Wanted, check
 from kernelwheel.runtime.errors import IncompatibleArtifactError, KernelWheelError, UnreadableArtifactError
 from kernelwheel.runtime.find import foresee
 from kernelwheel.runtime.host import Host
-from kernelwheel.runtime.manifest import Library, Manifest, Requires
+from kernelwheel.runtime.manifest import Library
 from kernelwheel.runtime.selection import Request, Selection, against, select
 from kernelwheel.runtime.settings import Settings
 from kernelwheel.runtime.store import Store
-from samples import PLAN
+from samples import CPU_LIBRARY, CUDA_MANIFEST, HOST
 
-CPU_LIBRARY = Library("libtiny_cpu.so", "0" * 64, 1, "cpu")
-MANIFEST = Manifest(
-    package="tiny",
-    version="1.2.3",
-    fingerprint="f" * 64,
-    sources="5" * 64,
-    plan=PLAN,
-    digests={},
-    built_with={"cuda": {"enabled": True, "because": "torch has CUDA"}},
-    requires=Requires("2.10", "linux-x86_64", "glibc 2.34", "GLIBCXX_3.4.30", None, "13.0", "13.2"),
-    libraries=(CPU_LIBRARY, Library("libtiny_cuda.so", "0" * 64, 1, "cuda", ("8.0", "9.0"), ())),
-)
+MANIFEST = CUDA_MANIFEST._replace(libraries=(CPU_LIBRARY, CUDA_MANIFEST.libraries[1]._replace(ptx=())))
 CPU_MANIFEST = MANIFEST._replace(requires=MANIFEST.requires._replace(driver=None), libraries=(CPU_LIBRARY,))
 OLD = MANIFEST._replace(version="1.2.2")
-HOPPER = Host("linux-x86_64", "glibc 2.36", "GLIBCXX_3.4.30", "2.11.0+cu130", "13.0", "cp312", (13, 2), ((9, 0),))
+HOPPER = HOST
 BLACKWELL = HOPPER._replace(capabilities=((12, 0),))
 NO_GPU = HOPPER._replace(capabilities=(), driver=None)
 CPU_TORCH = HOPPER._replace(torch="2.13.0+cpu", cuda=None, capabilities=(), driver=None)
