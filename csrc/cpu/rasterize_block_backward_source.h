@@ -1,4 +1,4 @@
-// Source of rasterize_block_backward; rasterize_lanes.h says how it is compiled.
+// Source of rasterize_block_backward; lanes.h says how it is compiled.
 //
 // A pixel's colour is sum_i T_i alpha_i c_i + T_end background, with T_i the transmittance in front of Gaussian i. Its
 // derivative by alpha_i is T_i c_i - B_i / (1 - alpha_i), where B_i is what everything behind i adds to the colour.

@@ -1,4 +1,4 @@
-// Source of rasterize_block; rasterize_lanes.h says how it is compiled.
+// Source of rasterize_block; lanes.h says how it is compiled.
 #include "rasterize_lanes.h"
 
 namespace splat {

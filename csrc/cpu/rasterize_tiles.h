@@ -10,16 +10,6 @@
 namespace splat {
 namespace cpu {
 
-// Selects the function {baseline, avx2, avx512} for the instruction set in use.
-#if defined(__x86_64__)
-#define SPLAT_FOR_INSTRUCTION_SET(function)                                       \
-  (instruction_set() == InstructionSet::kAvx512 ? avx512::function                \
-   : instruction_set() == InstructionSet::kAvx2 ? avx2::function                  \
-                                                : baseline::function)
-#else
-#define SPLAT_FOR_INSTRUCTION_SET(function) (baseline::function)
-#endif
-
 inline std::unique_ptr<GaussianRecord[]> gaussian_records(const RasterizeInputs& in) {
   std::unique_ptr<GaussianRecord[]> records(new GaussianRecord[static_cast<size_t>(in.count)]);
   parallel_for(in.count, 4096, [&](int64_t begin, int64_t end) {

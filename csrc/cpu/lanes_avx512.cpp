@@ -1,4 +1,4 @@
-// splat::avx512::rasterize_block and rasterize_block_backward, for x86-64 with AVX-512 F, VL, BW and DQ.
+// The inner loops in splat::avx512, for x86-64 with AVX-512 F, VL, BW and DQ.
 #define SPLAT_ISA avx512
 #define SPLAT_LANES 16
 #include "rasterize_block_backward_source.h"

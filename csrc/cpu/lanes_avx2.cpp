@@ -1,4 +1,4 @@
-// splat::avx2::rasterize_block and rasterize_block_backward, for x86-64 with AVX2.
+// The inner loops in splat::avx2, for x86-64 with AVX2.
 #define SPLAT_ISA avx2
 #define SPLAT_LANES 8
 #include "rasterize_block_backward_source.h"
