@@ -28,6 +28,7 @@ _PLACES: Final = {
     "build_info": "_kernels",
     "compute_relocation": "ops.relocation",
     "fully_fused_projection": "ops.projection",
+    "fused_ssim": "ops.image_loss",
     "inject_noise_to_position": "ops.relocation",
     "isect_offset_encode": "ops.intersection",
     "isect_tiles": "ops.intersection",
@@ -79,6 +80,7 @@ if TYPE_CHECKING:
     from .ops.blended_lists import accumulate, rasterize_to_indices_in_range
     from .ops.camera_space import proj, world_to_cam
     from .ops.harmonics import spherical_harmonics
+    from .ops.image_loss import fused_ssim
     from .ops.relocation import compute_relocation, inject_noise_to_position
     from .ops.selective_adam import SelectiveAdam, adam
 
@@ -95,6 +97,7 @@ __all__ = [
     "build_info",
     "compute_relocation",
     "fully_fused_projection",
+    "fused_ssim",
     "inject_noise_to_position",
     "isect_offset_encode",
     "isect_tiles",

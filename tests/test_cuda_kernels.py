@@ -458,5 +458,8 @@ def test_every_kernel_is_executed(simt: ModuleType) -> None:
         for deterministic, absgrad in itertools.product((False, True), repeat=2):
             flags = {"deterministic": deterministic, "absgrad": absgrad}
             SIMT.rasterize_backward(**backward_arguments(rendered, random_v(rendered), **flags))
+    pictures = torch.rand(2, 1, 5, 5, 1).unbind()
+    _, weights, partials = SIMT.image_loss(*pictures, None, 0.0, 1.0, 0, True)
+    SIMT.image_loss_backward(*pictures, None, weights, partials, torch.ones(()))
 
     assert simt.in_ptx <= simt.launched()

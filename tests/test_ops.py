@@ -15,6 +15,7 @@ from operator_arguments import (
     WIDTH,
     Arguments,
     covariance_arguments,
+    image_loss_arguments,
     project_arguments,
     shaded_arguments,
     spoiled_arguments,
@@ -141,6 +142,13 @@ def packed(arguments: Arguments, keep: Tensor, *names: str) -> Arguments:
     return arguments | {name: arguments[name][keep] for name in names}
 
 
+def image_loss_backward_arguments() -> Arguments:
+    arguments = image_loss_arguments((2, 45, 37, 3), masked=True)
+    _, weights, partials = OPS.image_loss(**arguments)
+    pictures = {name: arguments[name] for name in ("image", "target", "mask")}
+    return pictures | {"weights": weights, "partials": partials, "v_value": torch.tensor(2.0)}
+
+
 EXAMPLES: dict[str, Callable[[], Arguments]] = {
     "project": project_arguments,
     "project_backward": project_backward_arguments,
@@ -151,6 +159,8 @@ EXAMPLES: dict[str, Callable[[], Arguments]] = {
     "pack_backward": pack_backward_arguments,
     "rasterize": rasterize_arguments,
     "rasterize_backward": rasterize_backward_arguments,
+    "image_loss": lambda: image_loss_arguments((2, 45, 37, 3), masked=True),
+    "image_loss_backward": image_loss_backward_arguments,
 }
 
 
@@ -244,7 +254,7 @@ def requiring_gradients(arguments: Arguments) -> Arguments:
     }
 
 
-@pytest.mark.parametrize("name", ["project", "spherical_harmonics", "pack"])
+@pytest.mark.parametrize("name", ["project", "spherical_harmonics", "pack", "image_loss"])
 def test_a_second_derivative_is_refused(name: str) -> None:
     arguments = requiring_gradients(EXAMPLES[f"{name}_backward"]())
     differentiable = [output for output in outputs(f"{name}_backward", arguments) if output.requires_grad]

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "../math/image_loss_rows.h"
 #include "../math/intersect_rows.h"
 #include "../math/pack_rows.h"
 #include "../math/project_rows.h"
@@ -86,6 +87,12 @@ void rasterize_backward(const RasterizeInputs& in, const RasterizeGradients& gra
 // v_backgrounds [images, channels].
 void sum_backgrounds(const RasterizeInputs& in, int64_t images, const RasterizeGradients& gradients,
                      float* v_backgrounds);
+
+// image_loss.cpp
+
+void image_loss(const ImageLossInputs& in, const ImageLossOutputs& out);
+
+void image_loss_backward(const ImageLossInputs& in, const ImageLossGradients& gradients);
 
 // instruction_set.cpp
 

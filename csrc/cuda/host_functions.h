@@ -6,6 +6,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "../math/image_loss_rows.h"
 #include "../math/intersect_rows.h"
 #include "../math/pack_rows.h"
 #include "../math/project_rows.h"
@@ -118,5 +119,17 @@ SPLAT_HD int64_t background_slices(int64_t pixels) {
 // v_backgrounds [I, channels]; partial [I, background_slices(pixels), channels] is temporary.
 cudaError_t launch_sum_backgrounds(cudaStream_t stream, const RasterizeInputs& in, int64_t images,
                                    const RasterizeGradients& gradients, float* partial, float* v_backgrounds);
+
+// image_loss.cu
+
+// The tiles of the images; each leaves its sums.
+int64_t loss_sum_count(const ImageLossInputs& in);
+
+// sums [loss_sum_count] is temporary.
+cudaError_t launch_image_loss(cudaStream_t stream, const ImageLossInputs& in, ImageLossSums* sums,
+                              const ImageLossOutputs& out);
+
+cudaError_t launch_image_loss_backward(cudaStream_t stream, const ImageLossInputs& in,
+                                       const ImageLossGradients& gradients);
 
 }  // namespace splat

@@ -100,6 +100,14 @@ class Cpu {
     }
   }
 
+  void image_loss(const ImageLossOperands& p, const ImageLossResults& r) const {
+    cpu::image_loss(p.inputs(), r.pointers());
+  }
+
+  void image_loss_backward(const ImageLossBackwardOperands& p) const {
+    cpu::image_loss_backward(p.forward.inputs(), p.gradients());
+  }
+
  private:
   // What is used as an index into memory is not trusted.
   static void check_images(const IntersectInputs& in) {

@@ -58,6 +58,17 @@ void Cuda::rasterize_backward(const RasterizeBackwardOperands& p, bool determini
   if (p.forward.backgrounds) sum_backgrounds(p);
 }
 
+void Cuda::image_loss(const ImageLossOperands& p, const ImageLossResults& r) const {
+  const ImageLossInputs in = p.inputs();
+  constexpr int64_t kSums = sizeof(ImageLossSums) / sizeof(double);
+  const Tensor sums = empty_like_device({loss_sum_count(in), kSums}, ScalarType::Double, p.image);
+  check_cuda(launch_image_loss(stream_, in, static_cast<ImageLossSums*>(sums.mutable_data_ptr()), r.pointers()));
+}
+
+void Cuda::image_loss_backward(const ImageLossBackwardOperands& p) const {
+  check_cuda(launch_image_loss_backward(stream_, p.forward.inputs(), p.gradients()));
+}
+
 void Cuda::clear(const Tensor& tensor) const {
   if (tensor.numel() == 0) return;
   check_cuda(cudaMemsetAsync(tensor.mutable_data_ptr(), 0, tensor.numel() * sizeof(float), stream_));

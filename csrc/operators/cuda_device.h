@@ -7,6 +7,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "image_loss_operands.h"
 #include "intersect_operands.h"
 #include "pack_operands.h"
 #include "project_operands.h"
@@ -26,6 +27,8 @@ class Cuda {
   void spherical_harmonics_backward(const HarmonicsOperands& p, const HarmonicsGradients& g) const;
   void rasterize(const RasterizeOperands& p, const RasterizeImages& images) const;
   void rasterize_backward(const RasterizeBackwardOperands& p, bool deterministic) const;
+  void image_loss(const ImageLossOperands& p, const ImageLossResults& r) const;
+  void image_loss_backward(const ImageLossBackwardOperands& p) const;
 
   // cuda_lists.cpp
 

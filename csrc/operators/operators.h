@@ -6,6 +6,7 @@
 
 #include <torch/csrc/stable/library.h>
 
+#include "image_loss_operands.h"
 #include "intersect_operands.h"
 #include "pack_operands.h"
 #include "project_operands.h"
@@ -121,6 +122,24 @@ struct Operators {
     device.rasterize_backward(p, deterministic);
     return {p.v_means2d, p.v_means2d_abs, p.v_conics, p.v_colors, p.v_opacities, p.v_backgrounds};
   }
+
+  static std::tuple<Tensor, Tensor, Tensor> image_loss(Tensor image, Tensor target, std::optional<Tensor> mask,
+                                                       double absolute_weight, double ssim_weight, int64_t margin,
+                                                       bool gradient) {
+    const Device device(image);
+    const ImageLossOperands p = check_image_loss(image, target, mask, absolute_weight, ssim_weight, margin);
+    const ImageLossResults r = allocate_image_loss(p, gradient);
+    device.image_loss(p, r);
+    return {r.value, r.weights, r.partials};
+  }
+
+  static Tensor image_loss_backward(Tensor image, Tensor target, std::optional<Tensor> mask, Tensor weights,
+                                    Tensor partials, Tensor v_value) {
+    const Device device(image);
+    const ImageLossBackwardOperands p = check_image_loss_backward(image, target, mask, weights, partials, v_value);
+    device.image_loss_backward(p);
+    return p.v_image;
+  }
 };
 
 // `m`: what STABLE_TORCH_LIBRARY_IMPL gives.
@@ -135,6 +154,8 @@ void implement_operators(Library& m) {
   m.impl("pack_backward", TORCH_BOX(&Operators<Device>::pack_backward));
   m.impl("rasterize", TORCH_BOX(&Operators<Device>::rasterize));
   m.impl("rasterize_backward", TORCH_BOX(&Operators<Device>::rasterize_backward));
+  m.impl("image_loss", TORCH_BOX(&Operators<Device>::image_loss));
+  m.impl("image_loss_backward", TORCH_BOX(&Operators<Device>::image_loss_backward));
 }
 
 }  // namespace splat

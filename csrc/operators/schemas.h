@@ -47,6 +47,12 @@ void define_operators(Library& m) {
       "Tensor last_ids, Tensor v_colors, Tensor? v_alphas, bool absgrad, bool deterministic=False) "
       "-> (Tensor v_means2d, Tensor v_means2d_abs, Tensor v_conics, Tensor v_colors, Tensor v_opacities, "
       "Tensor v_backgrounds)");
+  m.def(
+      "image_loss(Tensor image, Tensor target, Tensor? mask, float absolute_weight, float ssim_weight, int margin, "
+      "bool gradient) -> (Tensor value, Tensor weights, Tensor partials)");
+  m.def(
+      "image_loss_backward(Tensor image, Tensor target, Tensor? mask, Tensor weights, Tensor partials, Tensor v_value) "
+      "-> Tensor");
   m.def("instruction_set(str name) -> str");
   m.def("available_memory() -> int");
 }

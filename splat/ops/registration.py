@@ -13,6 +13,12 @@ import torch
 from torch import Tensor, library
 
 from .autograd import register_autograd
+from .image_loss_gradient import (
+    differentiate_image_loss,
+    image_loss_backward_shapes,
+    image_loss_shapes,
+    keep_for_differentiating_image_loss,
+)
 
 
 @functools.cache
@@ -27,13 +33,16 @@ def register() -> None:
     library.register_fake("splat::pack_backward", _pack_backward_shapes)
     library.register_fake("splat::rasterize", _rasterize_shapes)
     library.register_fake("splat::rasterize_backward", _rasterize_backward_shapes)
+    library.register_fake("splat::image_loss", image_loss_shapes)
+    library.register_fake("splat::image_loss_backward", image_loss_backward_shapes)
     register_autograd("project", _keep_for_differentiating_project, _differentiate_project)
     register_autograd(
         "spherical_harmonics", _keep_for_differentiating_spherical_harmonics, _differentiate_spherical_harmonics
     )
     register_autograd("pack", _keep_for_differentiating_pack, _differentiate_pack)
     register_autograd("rasterize", keep_for_differentiating_rasterize, differentiate_rasterize)
-    for name in ("project", "spherical_harmonics", "pack", "rasterize"):
+    register_autograd("image_loss", keep_for_differentiating_image_loss, differentiate_image_loss)
+    for name in ("project", "spherical_harmonics", "pack", "rasterize", "image_loss"):
         register_autograd(f"{name}_backward", lambda *_: None, functools.partial(_no_second_derivative, name))
 
 

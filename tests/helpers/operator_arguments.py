@@ -137,6 +137,19 @@ def pack_arguments(sets: int, channels: int, gaussians: int = 300) -> Arguments:
     return {name: one for name, one in arguments.items() if name not in ("image_ids", "images")} | {"colors": colors}
 
 
+def image_loss_arguments(shape: tuple[int, ...], masked: bool = False, margin: int = 0) -> Arguments:
+    """Arguments of `image_loss`: two pictures that are alike, and one pixel the same."""
+    generator = torch.Generator().manual_seed(sum(shape))
+    image = torch.rand(shape, generator=generator)
+    target = (image + 0.3 * torch.randn(shape, generator=generator)).clamp(0, 1)
+    target[0, 0, 0] = image[0, 0, 0]
+    mask = torch.rand(shape[:3], generator=generator) < 0.7 if masked else None
+    if mask is not None:
+        mask[:, shape[1] // 2, shape[2] // 2] = True
+    weights = {"absolute_weight": 0.8, "ssim_weight": -0.2}
+    return {"image": image, "target": target, "mask": mask} | weights | {"margin": margin, "gradient": True}
+
+
 CASES: dict[str, Arguments] = {
     "plain": {},
     "packed": {"packed": True, "images": 2, "has_background": False},

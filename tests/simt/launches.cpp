@@ -3,6 +3,7 @@
 #include "simt.h"
 // After it, what stands for nvcc.
 #include "cuda/gaussians.cu"
+#include "cuda/image_loss.cu"
 #include "cuda/intersect.cu"
 #include "cuda/rasterize.cu"
 #include "cuda/rasterize_backward.cu"

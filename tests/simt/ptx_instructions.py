@@ -31,6 +31,7 @@ RULES: dict[str, str] = {
     rf"mul\.lo{INTEGER}": "as<<U>>({0}) * as<<U>>({1})",
     rf"mad\.lo{INTEGER}": "bits(static_cast<<U>>(as<<U>>({0}) * as<<U>>({1}) + as<<U>>({2})))",
     r"mul\.wide\.(?P<t>[su]32)": "bits(static_cast<<T64>>(as<<T>>({0})) * static_cast<<T64>>(as<<T>>({1})))",
+    r"mul\.wide\.(?P<t>u16)": "bits(static_cast<uint32_t>(as<<T>>({0})) * as<<T>>({1}))",
     r"mad\.wide\.(?P<t>[su]32)": "bits(static_cast<uint64_t>(static_cast<<T64>>(as<<T>>({0})) * as<<T>>({1})) + {2})",
     r"mul\.hi\.(?P<t>[su]32)": "bits(static_cast<<T64>>(as<<T>>({0})) * as<<T>>({1}) >> 32)",
     rf"(add|sub)(\.rn)?{REAL}": "bits(as<<T>>({0}) <+> as<<T>>({1}))",
