@@ -17,7 +17,6 @@ import torch
 
 from ..scene.gaussians import Gaussians
 from ..scene.names import one_line
-from .losses import masked
 from .views import Views, render
 
 _WEIGHTS: Final = {"vgg": "vgg16-397923af.pth", "alex": "alexnet-owt-7be5be79.pth"}
@@ -60,8 +59,9 @@ def _measured(scene: Gaussians, views: Views, network: str) -> list[float]:
         compare = package.LPIPS(net=network, verbose=False).to(views.device)
     values = []
     for view in range(len(views)):
-        mask = views.mask(view)
-        image = masked(render(scene, views, view, scene.degree)[0].clamp(0, 1), mask)
-        both = torch.stack([image, masked(views.target(view), mask)]).movedim(-1, 1)
+        image, _ = render(scene, views, view, scene.degree)
+        both = torch.stack([image.clamp(0, 1), views.target(view)]).movedim(-1, 1)
+        if (mask := views.mask(view)) is not None:
+            both = both * mask
         values.append(float(compare(both[:1], both[1:], normalize=True)))
     return values
