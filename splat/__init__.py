@@ -28,14 +28,17 @@ _PLACES: Final = {
     "build_info": "_kernels",
     "compute_relocation": "ops.relocation",
     "fully_fused_projection": "ops.projection",
+    "fully_fused_projection_2dgs": "ops.projection_2dgs",
     "inject_noise_to_position": "ops.relocation",
     "isect_offset_encode": "ops.intersection",
     "isect_tiles": "ops.intersection",
     "proj": "ops.camera_space",
     "quat_scale_to_covar_preci": "ops.projection",
     "rasterization": "ops.rendering",
+    "rasterization_2dgs": "ops.rendering_2dgs",
     "rasterize_to_indices_in_range": "ops.blended_lists",
     "rasterize_to_pixels": "ops.pixels",
+    "rasterize_to_pixels_2dgs": "ops.pixels_2dgs",
     "spherical_harmonics": "ops.harmonics",
     "world_to_cam": "ops.camera_space",
 }
@@ -79,7 +82,10 @@ if TYPE_CHECKING:
     from .ops.blended_lists import accumulate, rasterize_to_indices_in_range
     from .ops.camera_space import proj, world_to_cam
     from .ops.harmonics import spherical_harmonics
+    from .ops.pixels_2dgs import rasterize_to_pixels_2dgs
+    from .ops.projection_2dgs import fully_fused_projection_2dgs
     from .ops.relocation import compute_relocation, inject_noise_to_position
+    from .ops.rendering_2dgs import rasterization_2dgs
     from .ops.selective_adam import SelectiveAdam, adam
 
 __all__ = [
@@ -95,14 +101,17 @@ __all__ = [
     "build_info",
     "compute_relocation",
     "fully_fused_projection",
+    "fully_fused_projection_2dgs",
     "inject_noise_to_position",
     "isect_offset_encode",
     "isect_tiles",
     "proj",
     "quat_scale_to_covar_preci",
     "rasterization",
+    "rasterization_2dgs",
     "rasterize_to_indices_in_range",
     "rasterize_to_pixels",
+    "rasterize_to_pixels_2dgs",
     "spherical_harmonics",
     "world_to_cam",
 ]

@@ -8,6 +8,7 @@
 #include "../math/intersect_rows.h"
 #include "../math/pack_rows.h"
 #include "../math/project_rows.h"
+#include "../math/rasterize_2dgs_rows.h"
 #include "../math/rasterize_rows.h"
 #include "../math/spherical_harmonics_rows.h"
 
@@ -86,6 +87,13 @@ void rasterize_backward(const RasterizeInputs& in, const RasterizeGradients& gra
 // v_backgrounds [images, channels].
 void sum_backgrounds(const RasterizeInputs& in, int64_t images, const RasterizeGradients& gradients,
                      float* v_backgrounds);
+
+// rasterize_2dgs.cpp, with the same preconditions
+
+void rasterize_2dgs(const Rasterize2dgsInputs& in, const Rasterize2dgsOutputs& out);
+
+void rasterize_2dgs_backward(const Rasterize2dgsInputs& in, const Rasterize2dgsGradients& gradients,
+                             const Rasterize2dgsGradientOutputs& out);
 
 // instruction_set.cpp
 

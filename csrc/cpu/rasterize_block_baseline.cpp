@@ -1,6 +1,7 @@
-// splat::baseline::rasterize_block and rasterize_block_backward, for any CPU of the platform: SSE2 on x86-64, NEON on
+// splat::baseline::rasterize_block and rasterize_surfels, and their gradients, for any CPU of the platform: SSE2 on x86-64, NEON on
 // aarch64.
 #define SPLAT_ISA baseline
 #define SPLAT_LANES 4
 #include "rasterize_block_backward_source.h"
 #include "rasterize_block_source.h"
+#include "surfel_block_source.h"
