@@ -24,6 +24,7 @@ _PLACES: Final = {
     "SelectiveAdam": "ops.selective_adam",
     "StoreError": "_kernelwheel",
     "accumulate": "ops.blended_lists",
+    "accumulate_2dgs": "ops.blended_lists",
     "adam": "ops.selective_adam",
     "build_info": "_kernels",
     "compute_relocation": "ops.relocation",
@@ -37,6 +38,7 @@ _PLACES: Final = {
     "rasterization": "ops.rendering",
     "rasterization_2dgs": "ops.rendering_2dgs",
     "rasterize_to_indices_in_range": "ops.blended_lists",
+    "rasterize_to_indices_in_range_2dgs": "ops.blended_lists",
     "rasterize_to_pixels": "ops.pixels",
     "rasterize_to_pixels_2dgs": "ops.pixels_2dgs",
     "spherical_harmonics": "ops.harmonics",
@@ -79,7 +81,12 @@ if TYPE_CHECKING or not _is_command():
     _KERNELS.load_if_usable()
 
 if TYPE_CHECKING:
-    from .ops.blended_lists import accumulate, rasterize_to_indices_in_range
+    from .ops.blended_lists import (
+        accumulate,
+        accumulate_2dgs,
+        rasterize_to_indices_in_range,
+        rasterize_to_indices_in_range_2dgs,
+    )
     from .ops.camera_space import proj, world_to_cam
     from .ops.harmonics import spherical_harmonics
     from .ops.pixels_2dgs import rasterize_to_pixels_2dgs
@@ -97,6 +104,7 @@ __all__ = [
     "StoreError",
     "__version__",
     "accumulate",
+    "accumulate_2dgs",
     "adam",
     "build_info",
     "compute_relocation",
@@ -110,6 +118,7 @@ __all__ = [
     "rasterization",
     "rasterization_2dgs",
     "rasterize_to_indices_in_range",
+    "rasterize_to_indices_in_range_2dgs",
     "rasterize_to_pixels",
     "rasterize_to_pixels_2dgs",
     "spherical_harmonics",
