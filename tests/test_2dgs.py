@@ -292,9 +292,6 @@ def test_the_lists_accumulated_are_the_picture_and_its_gradients() -> None:
         assert_close(gradient, expected[name], name)
 
 
-# As PTX
-
-
 def operands(arguments: Arguments) -> list[Any]:
     """Of the operator itself."""
     flat = arguments["means2d"].shape[:-1]
@@ -302,6 +299,14 @@ def operands(arguments: Arguments) -> list[Any]:
     values += [arguments["opacities"], arguments["colors"][..., -1].contiguous(), arguments["backgrounds"]]
     names = ("masks", "image_width", "image_height", "tile_size", "isect_offsets", "flatten_ids")
     return [*values, *(arguments[name] for name in names)]
+
+
+def test_torch_finds_the_operators_well_made() -> None:
+    given = operands(disc_arguments(count=10))
+    images = torch.ops.splat.rasterize_2dgs(*given, True)
+    v = random_v(images[:4], torch.zeros(2, 29, 41, dtype=torch.bool))
+    torch.library.opcheck(torch.ops.splat.rasterize_2dgs.default, (*given, True))
+    torch.library.opcheck(torch.ops.splat.rasterize_2dgs_backward.default, (*given, images[1], *images[4:], *v, True))
 
 
 @pytest.mark.parametrize("case", CASES)

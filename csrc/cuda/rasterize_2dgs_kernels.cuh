@@ -138,8 +138,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Adds the gradients by the colours [first_channel, first_channel + channels), and what follows from them for all else; what
-// follows from the other images is added with the first channel.
+// Adds the gradients by the colours [first_channel, first_channel + channels); all others are added with the first channel.
 __global__ void __launch_bounds__(kThreads)
     differentiate_2dgs(Rasterize2dgsInputs in, const Surfel* surfels, Rasterize2dgsGradients gradients,
                        Rasterize2dgsGradientOutputs out, int64_t first_channel, int channels) {
@@ -148,15 +147,17 @@ __global__ void __launch_bounds__(kThreads)
   if (tile >= in.lists.tiles) return;
   const Pixels pixels = pixels_of(in.lists, tile, static_cast<int>(thread_index() % threads));
   const ListRange range = list_range(in.lists, tile);
-  const float* background = in.lists.backgrounds + image_of_tile(in.lists.grid, tile) * all_channels + first_channel;
+  const float* background = in.lists.backgrounds + image_of_tile(in.lists.grid, tile) * all_channels;
+  const bool first = first_channel == 0;
   // As on the CPU: SurfelBackwardRow.
   float transmittance[kLanePixels], behind[kLanePixels], v_color[kLanePixels][kSurfelChannels];
   float depths_left[kLanePixels], depths[kLanePixels], all_alpha[kLanePixels];
   float v_distortion[kLanePixels], v_median[kLanePixels];
   int32_t last[kLanePixels], median_at[kLanePixels];
   const auto image = [&](const float* values, int p) {
-    return values != nullptr && first_channel == 0 && pixels.inside[p] ? values[pixels.index[p]] : 0.0f;
+    return values != nullptr && first && pixels.inside[p] ? values[pixels.index[p]] : 0.0f;
   };
+  const auto v_colors_of = [&](int p) { return gradients.colors + pixels.index[p] * all_channels; };
 #pragma unroll
   for (int p = 0; p < kLanePixels; ++p) {
     const bool inside = pixels.inside[p];
@@ -168,14 +169,13 @@ __global__ void __launch_bounds__(kThreads)
     v_distortion[p] = image(gradients.distortions, p);
     v_median[p] = image(gradients.medians, p);
     transmittance[p] = 1.0f - all_alpha[p];
-    float by_background = 0.0f;
 #pragma unroll
     for (int k = 0; k < kSurfelChannels; ++k) {
-      const bool used = inside && k < channels;
-      v_color[p][k] = used ? gradients.colors[pixels.index[p] * all_channels + first_channel + k] : 0.0f;
-      if (used && in.lists.backgrounds != nullptr) by_background = fused(background[k], v_color[p][k], by_background);
+      v_color[p][k] = inside && k < channels ? v_colors_of(p)[first_channel + k] : 0.0f;
     }
-    behind[p] = transmittance[p] * (by_background - image(gradients.alphas, p));
+    const bool by_background = first && inside && in.lists.backgrounds != nullptr;
+    const float background_light = by_background ? dot_from(0, all_channels, background, v_colors_of(p)) : 0.0f;
+    behind[p] = transmittance[p] * (background_light - image(gradients.alphas, p));
   }
   int32_t latest = last[0] > last[1] ? last[0] : last[1];
   for (int step = kWarp / 2; step > 0; step /= 2) {
@@ -217,6 +217,9 @@ __global__ void __launch_bounds__(kThreads)
           if (k < channels) product = fused(color[k], v_color[p][k], product);
           v_colors[k] = fused(weight, v_color[p][k], v_colors[k]);
         }
+        if (first && all_channels > kSurfelChannels) {
+          product += dot_from(kSurfelChannels, all_channels, color, v_colors_of(p));
+        }
         const float light = transmittance[p] * product;
         const float slope = blend[p].clamped ? 0.0f : odds * (light - behind[p]);
         behind[p] = fused(odds, light, behind[p]);
@@ -243,9 +246,13 @@ __global__ void __launch_bounds__(kThreads)
         }
       }
 #pragma unroll
-      for (int j = 0; j < kSurfelSums; ++j) sums[j] = warp_sum(sums[j]);
+      for (int k = 0; k < kSurfelChannels; ++k) {
+        const float sum = warp_sum(v_colors[k]);
+        if (lane == 0 && k < channels) add_to_global(out.colors + id * all_channels + first_channel + k, sum);
+      }
+      if (!first) continue;
 #pragma unroll
-      for (int k = 0; k < kSurfelChannels; ++k) v_colors[k] = warp_sum(v_colors[k]);
+      for (int j = 0; j < kSurfelSums; ++j) sums[j] = warp_sum(sums[j]);
       if (lane != 0) continue;
       if (sums[0] != 0.0f) add_to_global(out.opacities + id, sums[0] / disc.opacity);
       for (int j = 0; j < 2; ++j) add_to_global(out.means + 2 * id + j, sums[1 + j]);
@@ -253,10 +260,6 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
       for (int j = 0; j < 9; ++j) add_to_global(out.ray_transforms + 9 * id + j, j < 6 ? -sums[5 + j] : sums[5 + j]);
       add_to_global(out.depths + id, sums[14]);
-#pragma unroll
-      for (int k = 0; k < kSurfelChannels; ++k) {
-        if (k < channels) add_to_global(out.colors + id * all_channels + first_channel + k, v_colors[k]);
-      }
     }
   }
 }

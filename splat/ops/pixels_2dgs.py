@@ -5,12 +5,11 @@ Shapes: `...` leading dimensions of I images in all, N Gaussians of each, M rows
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import Any
 
 import torch
-from torch import Tensor, library
+from torch import Tensor
 from torch.nn.functional import pad
 
 from .. import _kernels
@@ -102,7 +101,6 @@ def rasterize_2dgs(
 ) -> Images2dgs:
     """`rasterize_to_pixels_2dgs` without its checks; `size` is the width and height of an image, and that of a tile."""
     _kernels.require_for(means2d, ray_transforms, colors, opacities, normals, backgrounds)
-    _register_shapes()
     width, height, _ = size
     *images, rows, columns = isect_offsets.shape
     count, channels = math.prod(images), colors.shape[-1]
@@ -186,32 +184,3 @@ class _Densify(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
         (ray_transforms,) = ctx.saved_tensors
         return gradients[0], gradients[0][..., :2, 2] * ray_transforms[..., 2, 2, None]
-
-
-@functools.cache
-def _register_shapes() -> None:
-    """Register the shape functions of the operators, for `torch.compile` and `torch.export`."""
-    library.register_fake("splat::rasterize_2dgs", _shapes)
-    library.register_fake("splat::rasterize_2dgs_backward", _backward_shapes)
-
-
-def _shapes(means2d: Tensor, ray_transforms: Tensor, colors: Tensor, *others: Any) -> tuple[Tensor, ...]:
-    """Colours [I, H, W, D]; alphas, distortions (or size 0), medians, depth sums [I, H, W, 1]; and i32 [I, H, W]."""
-    width, height, _, isect_offsets, _, distloss = others[-6:]
-    pixels = (isect_offsets.shape[0], height, width)
-    return (
-        means2d.new_empty((*pixels, colors.shape[-1])),
-        means2d.new_empty((*pixels, 1)),
-        means2d.new_empty((*pixels, 1) if distloss else (0,)),
-        *(means2d.new_empty((*pixels, 1)) for _ in range(2)),
-        *(means2d.new_empty(pixels, dtype=torch.int32) for _ in range(2)),
-    )
-
-
-def _backward_shapes(
-    means2d: Tensor, ray_transforms: Tensor, colors: Tensor, opacities: Tensor, depths: Tensor, *others: Any
-) -> tuple[Tensor, ...]:
-    """Gradients of means2d (and absolute ones, or size 0), ray transforms, colours, opacities and depths."""
-    absolute = means2d.new_empty(means2d.shape if others[-1] else (0,))
-    gradients = (torch.empty_like(each) for each in (ray_transforms, colors, opacities, depths))
-    return torch.empty_like(means2d), absolute, *gradients

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, library
 
 from .autograd import register_autograd
+from .shapes_2dgs import rasterize_2dgs_backward_shapes, rasterize_2dgs_shapes
 
 
 @functools.cache
@@ -27,6 +28,8 @@ def register() -> None:
     library.register_fake("splat::pack_backward", _pack_backward_shapes)
     library.register_fake("splat::rasterize", _rasterize_shapes)
     library.register_fake("splat::rasterize_backward", _rasterize_backward_shapes)
+    library.register_fake("splat::rasterize_2dgs", rasterize_2dgs_shapes)
+    library.register_fake("splat::rasterize_2dgs_backward", rasterize_2dgs_backward_shapes)
     register_autograd("project", _keep_for_differentiating_project, _differentiate_project)
     register_autograd(
         "spherical_harmonics", _keep_for_differentiating_spherical_harmonics, _differentiate_spherical_harmonics

@@ -5,4 +5,5 @@
 #include "cuda/gaussians.cu"
 #include "cuda/intersect.cu"
 #include "cuda/rasterize.cu"
+#include "cuda/rasterize_2dgs.cu"
 #include "cuda/rasterize_backward.cu"
