@@ -24,10 +24,12 @@ _PLACES: Final = {
     "SelectiveAdam": "ops.selective_adam",
     "StoreError": "_kernelwheel",
     "accumulate": "ops.blended_lists",
+    "accumulate_2dgs": "ops.blended_lists",
     "adam": "ops.selective_adam",
     "build_info": "_kernels",
     "compute_relocation": "ops.relocation",
     "fully_fused_projection": "ops.projection",
+    "fully_fused_projection_2dgs": "ops.projection_2dgs",
     "fused_ssim": "ops.image_loss",
     "inject_noise_to_position": "ops.relocation",
     "isect_offset_encode": "ops.intersection",
@@ -35,8 +37,11 @@ _PLACES: Final = {
     "proj": "ops.camera_space",
     "quat_scale_to_covar_preci": "ops.projection",
     "rasterization": "ops.rendering",
+    "rasterization_2dgs": "ops.rendering_2dgs",
     "rasterize_to_indices_in_range": "ops.blended_lists",
+    "rasterize_to_indices_in_range_2dgs": "ops.blended_lists",
     "rasterize_to_pixels": "ops.pixels",
+    "rasterize_to_pixels_2dgs": "ops.pixels_2dgs",
     "spherical_harmonics": "ops.harmonics",
     "world_to_cam": "ops.camera_space",
 }
@@ -77,11 +82,19 @@ if TYPE_CHECKING or not _is_command():
     _KERNELS.load_if_usable()
 
 if TYPE_CHECKING:
-    from .ops.blended_lists import accumulate, rasterize_to_indices_in_range
+    from .ops.blended_lists import (
+        accumulate,
+        accumulate_2dgs,
+        rasterize_to_indices_in_range,
+        rasterize_to_indices_in_range_2dgs,
+    )
     from .ops.camera_space import proj, world_to_cam
     from .ops.harmonics import spherical_harmonics
     from .ops.image_loss import fused_ssim
+    from .ops.pixels_2dgs import rasterize_to_pixels_2dgs
+    from .ops.projection_2dgs import fully_fused_projection_2dgs
     from .ops.relocation import compute_relocation, inject_noise_to_position
+    from .ops.rendering_2dgs import rasterization_2dgs
     from .ops.selective_adam import SelectiveAdam, adam
 
 __all__ = [
@@ -93,10 +106,12 @@ __all__ = [
     "StoreError",
     "__version__",
     "accumulate",
+    "accumulate_2dgs",
     "adam",
     "build_info",
     "compute_relocation",
     "fully_fused_projection",
+    "fully_fused_projection_2dgs",
     "fused_ssim",
     "inject_noise_to_position",
     "isect_offset_encode",
@@ -104,8 +119,11 @@ __all__ = [
     "proj",
     "quat_scale_to_covar_preci",
     "rasterization",
+    "rasterization_2dgs",
     "rasterize_to_indices_in_range",
+    "rasterize_to_indices_in_range_2dgs",
     "rasterize_to_pixels",
+    "rasterize_to_pixels_2dgs",
     "spherical_harmonics",
     "world_to_cam",
 ]

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-_TWO_D = "splat renders 3D Gaussians, by splat.rasterization, and has no 2D Gaussians (2DGS)"
 _STRATEGY = "splat.compat.gsplat_strategies has gsplat's own, with splat's operators; it needs gsplat beside splat"
 _OTHER_CAMERAS = (
     "splat's camera models are pinhole, ortho and fisheye, without distortion; `splat fit` straightens photographs"
 )
 
 MISSING: Final = {
-    "accumulate_2dgs": _TWO_D,
-    "fully_fused_projection_2dgs": _TWO_D,
-    "rasterization_2dgs": _TWO_D,
-    "rasterization_2dgs_inria_wrapper": _TWO_D,
-    "rasterize_to_indices_in_range_2dgs": _TWO_D,
-    "rasterize_to_pixels_2dgs": _TWO_D,
+    "rasterization_2dgs_inria_wrapper": "it is a wrapper of another package; splat.rasterization_2dgs renders the same",
     "rasterization_inria_wrapper": "it is a wrapper of another package; splat.rasterization renders the same",
     "DefaultStrategy": _STRATEGY,
     "MCMCStrategy": _STRATEGY,

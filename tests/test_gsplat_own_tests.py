@@ -21,7 +21,7 @@ from scenes import real_scene
 TESTS = Path(__file__).resolve().parent
 SOURCE = os.environ.get("SPLAT_TEST_GSPLAT_SOURCE", "")
 NEEDS_SOURCE = pytest.mark.skipif(not SOURCE, reason="SPLAT_TEST_GSPLAT_SOURCE does not name gsplat's unpacked sdist")
-FILES = ("test_basic.py", "test_rasterization.py", "test_strategy.py")
+FILES = ("test_2dgs.py", "test_basic.py", "test_rasterization.py", "test_strategy.py")
 # For each test of gsplat the tests here that have its cases; none for what splat does not have at all.
 STRATEGIES = ["test_gsplat_s_default_strategy_trains_with_splat", "test_gsplat_s_mcmc_strategy_trains_with_splat"]
 CASES: dict[str, list[str]] = {
@@ -48,9 +48,11 @@ CASES: dict[str, list[str]] = {
     "test_strategy.py::test_strategy": STRATEGIES,
     "test_strategy.py::test_strategy_requires_grad": STRATEGIES,
     "test_ftheta.py::test_rasterization": ["test_an_ftheta_camera_raises"],
-    "test_2dgs.py::test_projection_2dgs": [],
-    "test_2dgs.py::test_fully_fused_projection_packed_2dgs": [],
-    "test_2dgs.py::test_rasterize_to_pixels_2dgs": [],
+    "test_2dgs.py::test_projection_2dgs": ["test_the_projection_of_2d_gaussians_is_that_of_gsplat"],
+    "test_2dgs.py::test_fully_fused_projection_packed_2dgs": ["test_layouts_and_batches_of_2d_gaussians_give_the_same"],
+    "test_2dgs.py::test_rasterize_to_pixels_2dgs": [
+        "test_images_and_gradients_of_2d_gaussians_are_those_of_the_reference"
+    ],
     "test_compression.py::test_png_compression": [],
 }  # fmt: skip
 # Put where gsplat's own functions are, in the process that runs its tests: those read them from their modules.

@@ -9,6 +9,7 @@
 #include "../math/intersect_rows.h"
 #include "../math/pack_rows.h"
 #include "../math/project_rows.h"
+#include "../math/rasterize_2dgs_rows.h"
 #include "../math/rasterize_rows.h"
 #include "../math/spherical_harmonics_rows.h"
 
@@ -93,6 +94,13 @@ void sum_backgrounds(const RasterizeInputs& in, int64_t images, const RasterizeG
 void image_loss(const ImageLossInputs& in, const ImageLossOutputs& out);
 
 void image_loss_backward(const ImageLossInputs& in, const ImageLossGradients& gradients);
+
+// rasterize_2dgs.cpp, with the same preconditions
+
+void rasterize_2dgs(const Rasterize2dgsInputs& in, const Rasterize2dgsOutputs& out);
+
+void rasterize_2dgs_backward(const Rasterize2dgsInputs& in, const Rasterize2dgsGradients& gradients,
+                             const Rasterize2dgsGradientOutputs& out);
 
 // instruction_set.cpp
 

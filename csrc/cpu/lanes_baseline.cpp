@@ -4,3 +4,4 @@
 #include "image_loss_strip_source.h"
 #include "rasterize_block_backward_source.h"
 #include "rasterize_block_source.h"
+#include "surfel_block_source.h"

@@ -11,11 +11,6 @@ namespace splat {
 namespace cpu {
 namespace {
 
-// Scratch memory, aligned as rasterize_block_backward needs it.
-struct alignas(64) CacheLine {
-  float values[16];
-};
-
 // Fills the slots. Returns, for each tile, the end of the part of its list that was filled.
 std::vector<int32_t> fill_slots(const RasterizeInputs& in, const RasterizeGradients& gradients, bool absolute,
                                 float* slots) {
@@ -23,18 +18,10 @@ std::vector<int32_t> fill_slots(const RasterizeInputs& in, const RasterizeGradie
   const BlockScene scene = block_scene(in, records.get());
   const BlockGradients block_gradients = {gradients.drawn_alphas, gradients.last_ids, gradients.colors,
                                           gradients.alphas,       absolute,           slots};
-  const int64_t scratch_lines = divide_up(backward_scratch(scene.channels), 16);
-  const std::unique_ptr<CacheLine[]> scratch(new CacheLine[static_cast<size_t>(thread_count() * scratch_lines)]);
-  std::vector<int32_t> ends(static_cast<size_t>(in.tiles));
   const auto rasterize_block_backward = SPLAT_FOR_INSTRUCTION_SET(rasterize_block_backward);
-  for_each_tile(in, [&](int64_t worker, int64_t tile, const auto& blocks) {
-    int32_t filled = in.offsets[tile];
-    blocks([&](const BlockJob& job) {
-      filled = rasterize_block_backward(scene, job, block_gradients, filled, scratch[worker * scratch_lines].values);
-    });
-    ends[tile] = filled;
+  return walk_tiles(in, [&](const BlockJob& job, int32_t filled, float* scratch) {
+    return rasterize_block_backward(scene, job, block_gradients, filled, scratch);
   });
-  return ends;
 }
 
 // Turns the sums over the pixels of a Gaussian into the gradients of its parameters.
@@ -71,21 +58,17 @@ void sum_slots(const RasterizeInputs& in, const float* slots, const std::vector<
     std::fill(out.opacities + begin, out.opacities + end, 0.0f);
     std::fill(out.colors + channels * begin, out.colors + channels * end, 0.0f);
     if (out.means_abs != nullptr) std::fill(out.means_abs + 2 * begin, out.means_abs + 2 * end, 0.0f);
-    for (size_t tile = 0; tile < ends.size(); ++tile) {
-      for (int32_t at = in.offsets[tile]; at < ends[tile]; ++at) {
-        const int64_t id = in.flatten_ids[at];
-        if (id < begin || id >= end) continue;
-        const float* slot = slots + at * size;
-        out.opacities[id] += slot[0];
-        for (int j = 0; j < 2; ++j) out.means[2 * id + j] += slot[1 + j];
-        for (int j = 0; j < 3; ++j) out.conics[3 * id + j] += slot[3 + j];
-        slot += kMoments;
-        if (out.means_abs != nullptr) {
-          for (int j = 0; j < 2; ++j) out.means_abs[2 * id + j] += *slot++;
-        }
-        for (int64_t c = 0; c < channels; ++c) out.colors[channels * id + c] += slot[c];
+    for_each_slot(in, ends, begin, end, [&](int64_t at, int64_t id) {
+      const float* slot = slots + at * size;
+      out.opacities[id] += slot[0];
+      for (int j = 0; j < 2; ++j) out.means[2 * id + j] += slot[1 + j];
+      for (int j = 0; j < 3; ++j) out.conics[3 * id + j] += slot[3 + j];
+      slot += kMoments;
+      if (out.means_abs != nullptr) {
+        for (int j = 0; j < 2; ++j) out.means_abs[2 * id + j] += *slot++;
       }
-    }
+      for (int64_t c = 0; c < channels; ++c) out.colors[channels * id + c] += slot[c];
+    });
     for (int64_t i = begin; i < end; ++i) finish(i);
   });
 }

@@ -1,5 +1,5 @@
-// What the CPU rasterizer's two passes share: Gaussians staged for a block of pixels. Included by the sources of
-// rasterize_block and rasterize_block_backward; lanes.h says how those are compiled.
+// What the CPU rasterizers' passes share: Gaussians staged for a block of pixels, and sums over it. Included by the
+// sources of rasterize_block, rasterize_block_backward and rasterize_surfels; lanes.h says how those are compiled.
 //
 // An exponent is not fused: alphas that are cut off are the same everywhere but for the rounding of the power, and those
 // of intersect.
@@ -203,6 +203,37 @@ SPLAT_HD void store_row(const Floats* row, int64_t stride, int columns, int chan
         image[(k * kLanes + lane) * stride + c] = row[k * used + c][lane];
       }
     }
+  }
+}
+
+typedef float Four __attribute__((vector_size(16)));
+typedef float Eight __attribute__((vector_size(32)));
+
+// Four sums of some of the 16 columns each, in an order that does not depend on kLanes.
+SPLAT_HD Four sum_quarters(const Floats* columns) {
+  Eight halves[2];
+  __builtin_memcpy(halves, columns, sizeof halves);
+  const Eight half = halves[0] + halves[1];
+  Four quarters[2];
+  __builtin_memcpy(quarters, &half, sizeof quarters);
+  return quarters[0] + quarters[1];
+}
+
+// The sums of four quantities over the columns, by what sum_quarters gives for each.
+SPLAT_HD Four sum_columns(Four a, Four b, Four c, Four d) {
+  const Four ab = Four{a[0], a[1], b[0], b[1]} + Four{a[2], a[3], b[2], b[3]};
+  const Four cd = Four{c[0], c[1], d[0], d[1]} + Four{c[2], c[3], d[2], d[3]};
+  return Four{ab[0], ab[2], cd[0], cd[2]} + Four{ab[1], ab[3], cd[1], cd[3]};
+}
+
+// Writes to a slot, or adds to what is there, the sums over the columns.
+template <int kCount>
+SPLAT_HD void add_to_slot(const Floats (*values)[kChunks], bool add, float* slot) {
+  for (int first = 0; first < kCount; first += 4) {
+    Four quarters[4];
+    for (int j = 0; j < 4; ++j) quarters[j] = sum_quarters(values[first + j < kCount ? first + j : kCount - 1]);
+    const Four sums = sum_columns(quarters[0], quarters[1], quarters[2], quarters[3]);
+    for (int j = 0; j < 4 && first + j < kCount; ++j) slot[first + j] = add ? slot[first + j] + sums[j] : sums[j];
   }
 }
 

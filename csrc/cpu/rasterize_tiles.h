@@ -54,5 +54,37 @@ void for_each_tile(const RasterizeInputs& in, const Work& work) {
   });
 }
 
+// Scratch memory, aligned as the walks backwards need it.
+struct alignas(64) CacheLine {
+  float values[16];
+};
+
+// Calls walk(job, filled, scratch) for the blocks of each tile, where `filled` is what the call before returned: the end of
+// the part of the tile's list whose slots are written. Returns it for each tile.
+template <class Walk>
+std::vector<int32_t> walk_tiles(const RasterizeInputs& in, const Walk& walk) {
+  const int64_t scratch_lines = divide_up(backward_scratch(static_cast<int>(in.channels)), 16);
+  const std::unique_ptr<CacheLine[]> scratch(new CacheLine[static_cast<size_t>(thread_count() * scratch_lines)]);
+  std::vector<int32_t> ends(static_cast<size_t>(in.tiles));
+  for_each_tile(in, [&](int64_t worker, int64_t tile, const auto& blocks) {
+    int32_t filled = in.offsets[tile];
+    blocks([&](const BlockJob& job) { filled = walk(job, filled, scratch[worker * scratch_lines].values); });
+    ends[tile] = filled;
+  });
+  return ends;
+}
+
+// Calls visit(at, id) for each slot of the Gaussians [begin, end), in the order of the lists.
+template <class Visit>
+void for_each_slot(const RasterizeInputs& in, const std::vector<int32_t>& ends, int64_t begin, int64_t end,
+                   const Visit& visit) {
+  for (size_t tile = 0; tile < ends.size(); ++tile) {
+    for (int32_t at = in.offsets[tile]; at < ends[tile]; ++at) {
+      const int64_t id = in.flatten_ids[at];
+      if (id >= begin && id < end) visit(at, id);
+    }
+  }
+}
+
 }  // namespace cpu
 }  // namespace splat

@@ -10,6 +10,7 @@
 #include "../math/intersect_rows.h"
 #include "../math/pack_rows.h"
 #include "../math/project_rows.h"
+#include "../math/rasterize_2dgs_rows.h"
 #include "../math/rasterize_rows.h"
 #include "../math/spherical_harmonics_rows.h"
 
@@ -131,5 +132,21 @@ cudaError_t launch_image_loss(cudaStream_t stream, const ImageLossInputs& in, Im
 
 cudaError_t launch_image_loss_backward(cudaStream_t stream, const ImageLossInputs& in,
                                        const ImageLossGradients& gradients);
+
+// rasterize_2dgs.cu
+
+// The floats of a 2D Gaussian as the kernels below read it.
+constexpr int kSurfelFloats = 16;
+
+// Sets surfels [count, kSurfelFloats], whose address is a multiple of 64 bytes.
+cudaError_t launch_load_surfels(cudaStream_t stream, const Rasterize2dgsInputs& in, float* surfels);
+
+cudaError_t launch_rasterize_2dgs(cudaStream_t stream, const Rasterize2dgsInputs& in, const float* surfels,
+                                  const Rasterize2dgsOutputs& out);
+
+// Adds to the outputs, in no fixed order. Precondition: those are 0.
+cudaError_t launch_differentiate_2dgs(cudaStream_t stream, const Rasterize2dgsInputs& in, const float* surfels,
+                                      const Rasterize2dgsGradients& gradients,
+                                      const Rasterize2dgsGradientOutputs& out);
 
 }  // namespace splat

@@ -51,14 +51,6 @@ static __device__ __forceinline__ int32_t drawn_end(const ListRange& range, int3
   return latest < range.end ? latest + 1 : range.end;
 }
 
-// color . v for the channels [first, channels).
-static __device__ __forceinline__ float dot_from(int first, int64_t channels, const float* color, const float* v) {
-  float dot = 0.0f;
-#pragma unroll(1)
-  for (int64_t k = first; k < channels; ++k) dot = fused(color[k], v[k], dot);
-  return dot;
-}
-
 // Adds to the gradients of the Gaussians: of the colours [first_channel, first_channel + channels), and, with the first
 // channel, all others. With kInSlots, not to the outputs, but to a slot for each pair of Gaussian and tile, in an order
 // that does not depend on timing; `sum_slots` adds those up.

@@ -206,5 +206,13 @@ static __device__ __forceinline__ void stage_batch(const RasterizeInputs& in, co
   }
 }
 
+// color . v for the channels [first, channels).
+static __device__ __forceinline__ float dot_from(int first, int64_t channels, const float* color, const float* v) {
+  float dot = 0.0f;
+#pragma unroll(1)
+  for (int64_t k = first; k < channels; ++k) dot = fused(color[k], v[k], dot);
+  return dot;
+}
+
 }  // namespace kernels
 }  // namespace splat

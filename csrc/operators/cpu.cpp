@@ -108,7 +108,21 @@ class Cpu {
     cpu::image_loss_backward(p.forward.inputs(), p.gradients());
   }
 
+  void rasterize_2dgs(const Rasterize2dgsOperands& p, const Rasterize2dgsImages& images) const {
+    cpu::rasterize_2dgs(checked_lists(p), images.outputs());
+  }
+
+  void rasterize_2dgs_backward(const Rasterize2dgsBackwardOperands& p) const {
+    cpu::rasterize_2dgs_backward(checked_lists(p.forward), p.gradients(), p.outputs());
+  }
+
  private:
+  static Rasterize2dgsInputs checked_lists(const Rasterize2dgsOperands& p) {
+    Rasterize2dgsInputs in = p.inputs();
+    in.lists = checked_lists(in.lists);
+    return in;
+  }
+
   // What is used as an index into memory is not trusted.
   static void check_images(const IntersectInputs& in) {
     if (in.image_ids == nullptr) return;

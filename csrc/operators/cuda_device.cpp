@@ -93,6 +93,30 @@ void Cuda::differentiate(const RasterizeBackwardOperands& p, bool deterministic)
                               p.outputs()));
 }
 
+void Cuda::rasterize_2dgs(const Rasterize2dgsOperands& p, const Rasterize2dgsImages& images) const {
+  const Rasterize2dgsInputs in = p.inputs();
+  const Tensor surfels = load_surfels(in, p.common.means2d);
+  check_cuda(launch_rasterize_2dgs(stream_, in, surfels.const_data_ptr<float>(), images.outputs()));
+}
+
+Tensor Cuda::load_surfels(const Rasterize2dgsInputs& in, const Tensor& like) const {
+  const Tensor surfels = empty_like_device({in.lists.count, kSurfelFloats}, ScalarType::Float, like);
+  check_cuda(launch_load_surfels(stream_, in, surfels.mutable_data_ptr<float>()));
+  return surfels;
+}
+
+void Cuda::rasterize_2dgs_backward(const Rasterize2dgsBackwardOperands& p) const {
+  for (const Tensor* gradient :
+       {&p.v_means2d, &p.v_means2d_abs, &p.v_ray_transforms, &p.v_colors, &p.v_opacities, &p.v_depths}) {
+    clear(*gradient);
+  }
+  const Rasterize2dgsInputs in = p.forward.inputs();
+  if (in.lists.intersections == 0) return;
+  const Tensor surfels = load_surfels(in, p.forward.common.means2d);
+  check_cuda(
+      launch_differentiate_2dgs(stream_, in, surfels.const_data_ptr<float>(), p.gradients(), p.outputs()));
+}
+
 void Cuda::sum_backgrounds(const RasterizeBackwardOperands& p) const {
   const RasterizeOperands& forward = p.forward;
   const int64_t slices = background_slices(int64_t{forward.width} * forward.height);

@@ -11,6 +11,7 @@
 #include "intersect_operands.h"
 #include "pack_operands.h"
 #include "project_operands.h"
+#include "rasterize_2dgs_operands.h"
 #include "rasterize_operands.h"
 #include "spherical_harmonics_operands.h"
 
@@ -29,6 +30,8 @@ class Cuda {
   void rasterize_backward(const RasterizeBackwardOperands& p, bool deterministic) const;
   void image_loss(const ImageLossOperands& p, const ImageLossResults& r) const;
   void image_loss_backward(const ImageLossBackwardOperands& p) const;
+  void rasterize_2dgs(const Rasterize2dgsOperands& p, const Rasterize2dgsImages& images) const;
+  void rasterize_2dgs_backward(const Rasterize2dgsBackwardOperands& p) const;
 
   // cuda_lists.cpp
 
@@ -42,6 +45,7 @@ class Cuda {
   void clear(const Tensor& tensor) const;
   // [count, kStagedFloats], in memory of torch.
   Tensor stage_gaussians(const RasterizeInputs& in, const Tensor& like) const;
+  Tensor load_surfels(const Rasterize2dgsInputs& in, const Tensor& like) const;
   void differentiate(const RasterizeBackwardOperands& p, bool deterministic) const;
   void sum_backgrounds(const RasterizeBackwardOperands& p) const;
 

@@ -10,6 +10,7 @@
 #include "intersect_operands.h"
 #include "pack_operands.h"
 #include "project_operands.h"
+#include "rasterize_2dgs_operands.h"
 #include "rasterize_operands.h"
 #include "spherical_harmonics_operands.h"
 
@@ -140,6 +141,37 @@ struct Operators {
     device.image_loss_backward(p);
     return p.v_image;
   }
+
+  static std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> rasterize_2dgs(
+      Tensor means2d, Tensor ray_transforms, Tensor colors, Tensor opacities, Tensor depths,
+      std::optional<Tensor> backgrounds, std::optional<Tensor> masks, int64_t width, int64_t height, int64_t tile_size,
+      Tensor isect_offsets, Tensor flatten_ids, bool distloss) {
+    const Device device(means2d);
+    const Rasterize2dgsOperands p =
+        check_rasterize_2dgs(means2d, ray_transforms, colors, opacities, depths, backgrounds, masks, width, height,
+                             tile_size, isect_offsets, flatten_ids);
+    const Rasterize2dgsImages images = empty_images(p, distloss);
+    device.rasterize_2dgs(p, images);
+    return {images.colors,     images.alphas,   images.distortions, images.medians,
+            images.depth_sums, images.last_ids, images.median_ids};
+  }
+
+  static std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> rasterize_2dgs_backward(
+      Tensor means2d, Tensor ray_transforms, Tensor colors, Tensor opacities, Tensor depths,
+      std::optional<Tensor> backgrounds, std::optional<Tensor> masks, int64_t width, int64_t height, int64_t tile_size,
+      Tensor isect_offsets, Tensor flatten_ids, Tensor alphas, Tensor depth_sums, Tensor last_ids, Tensor median_ids,
+      Tensor v_colors, std::optional<Tensor> v_alphas, std::optional<Tensor> v_distortions,
+      std::optional<Tensor> v_medians, bool absgrad) {
+    const Device device(means2d);
+    const Rasterize2dgsOperands forward =
+        check_rasterize_2dgs(means2d, ray_transforms, colors, opacities, depths, backgrounds, masks, width, height,
+                             tile_size, isect_offsets, flatten_ids);
+    const Rasterize2dgsBackwardOperands p =
+        check_rasterize_2dgs_backward(forward, alphas, depth_sums, last_ids, median_ids, v_colors, v_alphas,
+                                      v_distortions, v_medians, absgrad);
+    device.rasterize_2dgs_backward(p);
+    return {p.v_means2d, p.v_means2d_abs, p.v_ray_transforms, p.v_colors, p.v_opacities, p.v_depths};
+  }
 };
 
 // `m`: what STABLE_TORCH_LIBRARY_IMPL gives.
@@ -156,6 +188,8 @@ void implement_operators(Library& m) {
   m.impl("rasterize_backward", TORCH_BOX(&Operators<Device>::rasterize_backward));
   m.impl("image_loss", TORCH_BOX(&Operators<Device>::image_loss));
   m.impl("image_loss_backward", TORCH_BOX(&Operators<Device>::image_loss_backward));
+  m.impl("rasterize_2dgs", TORCH_BOX(&Operators<Device>::rasterize_2dgs));
+  m.impl("rasterize_2dgs_backward", TORCH_BOX(&Operators<Device>::rasterize_2dgs_backward));
 }
 
 }  // namespace splat

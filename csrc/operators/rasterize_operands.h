@@ -11,10 +11,11 @@
 namespace splat {
 
 struct RasterizeOperands {
-  Tensor means2d, conics, colors, opacities;  // [I, N, ...] or [M, ...]
-  std::optional<Tensor> backgrounds;          // [I, D]
-  std::optional<Tensor> masks;                // [I, rows, columns], bool; tiles where it is false are not rendered
-  Tensor offsets, flatten_ids;                // [I, rows, columns], [n]
+  Tensor means2d, colors, opacities;  // [I, N, ...] or [M, ...], as are:
+  std::optional<Tensor> conics;       // none for 2D Gaussians
+  std::optional<Tensor> backgrounds;  // [I, D]
+  std::optional<Tensor> masks;        // [I, rows, columns], bool; tiles where it is false are not rendered
+  Tensor offsets, flatten_ids;        // [I, rows, columns], [n]
   int64_t images, count, channels, intersections;
   int width, height;
   TileGrid grid;
@@ -23,7 +24,7 @@ struct RasterizeOperands {
 
   RasterizeInputs inputs() const {
     return {means2d.const_data_ptr<float>(),
-            conics.const_data_ptr<float>(),
+            data_or_null<float>(conics),
             colors.const_data_ptr<float>(),
             opacities.const_data_ptr<float>(),
             data_or_null<float>(backgrounds),
@@ -40,8 +41,8 @@ struct RasterizeOperands {
   }
 };
 
-inline RasterizeOperands check_rasterize(const Tensor& means2d, const Tensor& conics, const Tensor& colors,
-                                         const Tensor& opacities, const std::optional<Tensor>& backgrounds,
+inline RasterizeOperands check_rasterize(const Tensor& means2d, const std::optional<Tensor>& conics,
+                                         const Tensor& colors, const Tensor& opacities, const std::optional<Tensor>& backgrounds,
                                          const std::optional<Tensor>& masks, int64_t width, int64_t height,
                                          int64_t tile_size, const Tensor& offsets, const Tensor& flatten_ids) {
   constexpr auto f32 = ScalarType::Float;
@@ -60,15 +61,15 @@ inline RasterizeOperands check_rasterize(const Tensor& means2d, const Tensor& co
   const int64_t intersections = checked_size(flatten_ids, "flatten_ids", 0, 1);
   check_intersections(intersections);
   const Tensor& like = means2d;
-  const auto shaped = [&](const Tensor& tensor, const char* name, int64_t last) {
+  const auto shaped = [&](const auto& tensor, const char* name, int64_t last) {
     return packed ? checked(tensor, name, f32, {n, last}, like) : checked(tensor, name, f32, {images, n, last}, like);
   };
   const RasterizeOperands p = {
       shaped(means2d, "means2d", 2),
-      shaped(conics, "conics", 3),
       shaped(colors, "colors", channels),
       packed ? checked(opacities, "opacities", f32, {n}, like)
              : checked(opacities, "opacities", f32, {images, n}, like),
+      shaped(conics, "conics", 3),
       checked(backgrounds, "backgrounds", f32, {images, channels}, like),
       checked(masks, "masks", ScalarType::Bool, {images, grid.rows, grid.columns}, like),
       checked(offsets, "isect_offsets", ScalarType::Int, {images, grid.rows, grid.columns}, like),
@@ -138,7 +139,7 @@ inline RasterizeBackwardOperands check_rasterize_backward(const RasterizeOperand
           absgrad,
           empty_like(p.means2d),
           absgrad ? empty_like(p.means2d) : empty_like_device({0}, f32, like),
-          empty_like(p.conics),
+          empty_like(*p.conics),
           empty_like(p.colors),
           empty_like(p.opacities),
           p.backgrounds ? empty_like(*p.backgrounds) : empty_like_device({0}, f32, like)};

@@ -53,6 +53,19 @@ void define_operators(Library& m) {
   m.def(
       "image_loss_backward(Tensor image, Tensor target, Tensor? mask, Tensor weights, Tensor partials, Tensor v_value) "
       "-> Tensor");
+  m.def(
+      "rasterize_2dgs(Tensor means2d, Tensor ray_transforms, Tensor colors, Tensor opacities, Tensor depths, "
+      "Tensor? backgrounds, Tensor? masks, int width, int height, int tile_size, Tensor isect_offsets, "
+      "Tensor flatten_ids, bool distloss) "
+      "-> (Tensor colors, Tensor alphas, Tensor distortions, Tensor medians, Tensor depth_sums, Tensor last_ids, "
+      "Tensor median_ids)");
+  m.def(
+      "rasterize_2dgs_backward(Tensor means2d, Tensor ray_transforms, Tensor colors, Tensor opacities, Tensor depths, "
+      "Tensor? backgrounds, Tensor? masks, int width, int height, int tile_size, Tensor isect_offsets, "
+      "Tensor flatten_ids, Tensor alphas, Tensor depth_sums, Tensor last_ids, Tensor median_ids, Tensor v_colors, "
+      "Tensor? v_alphas, Tensor? v_distortions, Tensor? v_medians, bool absgrad) "
+      "-> (Tensor v_means2d, Tensor v_means2d_abs, Tensor v_ray_transforms, Tensor v_colors, Tensor v_opacities, "
+      "Tensor v_depths)");
   m.def("instruction_set(str name) -> str");
   m.def("available_memory() -> int");
 }

@@ -1,4 +1,4 @@
-"""The Gaussians that each pixel blends, as lists, and their blending as an expression of torch.
+"""The Gaussians, or 2D Gaussians, that each pixel blends, as lists, and their blending as an expression of torch.
 
 For looking inside, and for trying other ways to blend: `rasterize_to_pixels` does both in one kernel, with much less
 memory. Shapes: `...` leading dimensions of I images in all, N Gaussians of each, D channels, M pairs of pixel and
@@ -77,6 +77,61 @@ def rasterize_to_indices_in_range(
     Raises:
         TypeError, ValueError: if a type, shape or value is wrong.
     """
+    size = image_width, image_height, tile_size
+    splats = means2d, _Shapes("conics", conics), opacities
+    return _indices_in_range((range_start, range_end), transmittances, *splats, size, isect_offsets, flatten_ids)
+
+
+@torch.no_grad()
+@in_float32
+def rasterize_to_indices_in_range_2dgs(
+    range_start: int,
+    range_end: int,
+    transmittances: Tensor,
+    means2d: Tensor,
+    ray_transforms: Tensor,
+    opacities: Tensor,
+    image_width: int,
+    image_height: int,
+    tile_size: int,
+    isect_offsets: Tensor,
+    flatten_ids: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The same for 2D Gaussians, with float32 [..., N, 3, 3] of `fully_fused_projection_2dgs` in place of conics."""
+    size = image_width, image_height, tile_size
+    splats = means2d, _Shapes("ray_transforms", ray_transforms), opacities
+    return _indices_in_range((range_start, range_end), transmittances, *splats, size, isect_offsets, flatten_ids)
+
+
+class _Shapes(NamedTuple):
+    """The shapes of projected Gaussians, by what they are called."""
+
+    name: str
+    tensor: Tensor
+
+    @property
+    def ending(self) -> tuple[int, ...]:
+        """The dimensions of one."""
+        return (3,) if self.name == "conics" else (3, 3)
+
+    @property
+    def values(self) -> int:
+        """How many numbers one has."""
+        return math.prod(self.ending)
+
+
+def _indices_in_range(
+    batches: tuple[int, int],
+    transmittances: Tensor,
+    means2d: Tensor,
+    shapes: _Shapes,
+    opacities: Tensor,
+    image_size: tuple[int, int, int],
+    isect_offsets: Tensor,
+    flatten_ids: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
+    range_start, range_end = batches
+    image_width, image_height, tile_size = image_size
     size = positive_int("tile_size", tile_size, MAX_TILE_SIZE)
     width = positive_int("image_width", image_width, MAX_SIDE)
     height = positive_int("image_height", image_height, MAX_SIDE)
@@ -84,11 +139,10 @@ def rasterize_to_indices_in_range(
         raise ValueError(f"range_start must be from 0 to range_end, found {range_start} and {range_end}")
     rows, columns = -(-height // size), -(-width // size)
     check_tensor("means2d", means2d)
-    for name, tensor in (("transmittances", transmittances), ("conics", conics), ("opacities", opacities)):
-        check_tensor(name, tensor, means2d)
+    check_tensor("transmittances", transmittances, means2d)
     for name, tensor in (("isect_offsets", isect_offsets), ("flatten_ids", flatten_ids)):
         check_tensor(name, tensor, means2d, torch.int32)
-    lead = _check_splats(means2d, conics, opacities)
+    lead = _check_splats(means2d, shapes, opacities)
     images, count = math.prod(lead[:-1]), lead[-1]
     check_shape("transmittances", transmittances, (*lead[:-1], height, width), "[..., image_height, image_width]")
     check_shape("isect_offsets", isect_offsets, (*lead[:-1], rows, columns), "[..., rows, columns]")
@@ -104,7 +158,7 @@ def rasterize_to_indices_in_range(
     begins = starts + min(range_start, len(flatten_ids)) * size * size
     ends = ends.minimum(starts + min(range_end, len(flatten_ids)) * size * size)
     tiles = _Tiles(begins, ends, width, height, size, rows, columns)
-    splats = means2d.reshape(-1, 2), conics.reshape(-1, 3), opacities.reshape(-1)
+    splats = means2d.reshape(-1, 2), shapes.tensor.reshape(-1, shapes.values), opacities.reshape(-1)
     found = list(_blended(tiles, flatten_ids.long(), splats, transmittances.flatten()))
     pixels, ids = (torch.cat([starts.new_empty(0), *(pair[i] for pair in found)]) for i in (0, 1))
     # Each pixel's are in their order already.
@@ -157,8 +211,8 @@ def _blended_together(
     while len(places):
         listed = places < ends
         ids = flatten_ids[places.where(listed, 0)]
-        means2d, conics, opacities = (values[ids][:, :, None] for values in splats)
-        exponents = _exponents(means2d, conics, x[:, None] + 0.5, y[:, None] + 0.5)
+        means2d, shapes, opacities = (values[ids][:, :, None] for values in splats)
+        exponents = _exponents(means2d, shapes, x[:, None] + 0.5, y[:, None] + 0.5)
         alphas = (opacities * (-exponents).exp()).clamp(max=_MAX_ALPHA)
         seen = listed[:, :, None] & (exponents >= 0) & (alphas >= _MIN_ALPHA)
         # It only falls, so that a pixel that is finished stays so.
@@ -171,10 +225,17 @@ def _blended_together(
         x, y, numbers, left, places, ends = (each[goes_on] for each in (x, y, numbers, left, places, ends))
 
 
-def _exponents(means2d: Tensor, conics: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """Half the squared distance of points from the centres, in standard deviations."""
+def _exponents(means2d: Tensor, shapes: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """Half the squared distance of points from the centres, in standard deviations; shapes are [..., 3] or [..., 9]."""
     dx, dy = x - means2d[..., 0], y - means2d[..., 1]
-    return 0.5 * (conics[..., 0] * dx * dx + conics[..., 2] * dy * dy) + conics[..., 1] * dx * dy
+    if shapes.shape[-1] == 3:
+        return 0.5 * (shapes[..., 0] * dx * dx + shapes[..., 2] * dy * dy) + shapes[..., 1] * dx * dy
+    u, v, w = shapes.reshape(*shapes.shape[:-1], 3, 3).unbind(-2)
+    # As in csrc/math/surfel.h; nothing is drawn where the ray is parallel to the disc.
+    hit = torch.linalg.cross(x[..., None] * w - u, y[..., None] * w - v)
+    parallel = hit[..., 2] == 0
+    on_disc = (hit[..., :2] / hit[..., 2].where(~parallel, 1.0)[..., None]).square().sum(-1)
+    return 0.5 * torch.minimum(on_disc, 2 * (dx * dx + dy * dy)).where(~parallel, math.inf)
 
 
 @in_float32
@@ -212,12 +273,52 @@ def accumulate(
     Raises:
         TypeError, ValueError: if a type, shape or value is wrong.
     """
+    splats = means2d, _Shapes("conics", conics), opacities, colors
+    return _accumulate(*splats, gaussian_ids, pixel_ids, image_ids, image_width, image_height)
+
+
+@in_float32
+def accumulate_2dgs(
+    means2d: Tensor,
+    ray_transforms: Tensor,
+    opacities: Tensor,
+    colors: Tensor,
+    normals: Tensor,
+    gaussian_ids: Tensor,
+    pixel_ids: Tensor,
+    image_ids: Tensor,
+    image_width: int,
+    image_height: int,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The same for 2D Gaussians, with float32 [..., N, 3, 3] in place of conics; the third result are the normals'.
+
+    `normals` are float32 [..., N, 3].
+    """
+    check_tensor("normals", normals, means2d)
+    check_shape("normals", normals, (*means2d.shape[:-1], 3), "[..., N, 3]")
+    check_dimensions("colors", colors, 1, "[..., N, D]")
+    check_shape("colors", colors, (*means2d.shape[:-1], colors.shape[-1]), "[..., N, D]")
+    splats = means2d, _Shapes("ray_transforms", ray_transforms), opacities, torch.cat([colors, normals], dim=-1)
+    images, alphas = _accumulate(*splats, gaussian_ids, pixel_ids, image_ids, image_width, image_height)
+    return images[..., :-3], alphas, images[..., -3:]
+
+
+def _accumulate(
+    means2d: Tensor,
+    shapes: _Shapes,
+    opacities: Tensor,
+    colors: Tensor,
+    gaussian_ids: Tensor,
+    pixel_ids: Tensor,
+    image_ids: Tensor,
+    image_width: int,
+    image_height: int,
+) -> tuple[Tensor, Tensor]:
     width = positive_int("image_width", image_width, MAX_SIDE)
     height = positive_int("image_height", image_height, MAX_SIDE)
     check_tensor("means2d", means2d)
-    for name, tensor in (("conics", conics), ("opacities", opacities), ("colors", colors)):
-        check_tensor(name, tensor, means2d)
-    lead = _check_splats(means2d, conics, opacities)
+    check_tensor("colors", colors, means2d)
+    lead = _check_splats(means2d, shapes, opacities)
     images, count = lead[:-1], lead[-1]
     check_dimensions("colors", colors, 1, "[..., N, D]")
     channels = colors.shape[-1]
@@ -233,7 +334,10 @@ def accumulate(
     rows = (image_ids * count + gaussian_ids)[order]
     pixels = rays % (width * height)
     exponents = _exponents(
-        means2d.reshape(-1, 2)[rows], conics.reshape(-1, 3)[rows], pixels % width + 0.5, pixels // width + 0.5
+        means2d.reshape(-1, 2)[rows],
+        shapes.tensor.reshape(-1, shapes.values)[rows],
+        pixels % width + 0.5,
+        pixels // width + 0.5,
     )
     alphas = (opacities.reshape(-1)[rows] * (-exponents).exp()).clamp(max=_MAX_ALPHA)
     weights = alphas * _transmittances(alphas, rays)
@@ -254,13 +358,14 @@ def _transmittances(alphas: Tensor, rays: Tensor) -> Tensor:
     return (before - before[firsts]).exp().float()
 
 
-def _check_splats(means2d: Tensor, conics: Tensor, opacities: Tensor) -> tuple[int, ...]:
-    """Check the shapes of projected Gaussians; return [..., N]."""
+def _check_splats(means2d: Tensor, shapes: _Shapes, opacities: Tensor) -> tuple[int, ...]:
+    """Check projected Gaussians; return [..., N]."""
     check_dimensions("means2d", means2d, 2, "[..., N, 2]")
     lead = tuple(means2d.shape[:-1])
     check_shape("means2d", means2d, (*lead, 2), "[..., N, 2]")
-    check_shape("conics", conics, (*lead, 3), "[..., N, 3]")
-    check_shape("opacities", opacities, lead, "[..., N]")
+    for name, tensor, ending in ((*shapes, shapes.ending), ("opacities", opacities, ())):
+        check_tensor(name, tensor, means2d)
+        check_shape(name, tensor, (*lead, *ending), f"[{', '.join(['..., N', *map(str, ending)])}]")
     return lead
 
 

@@ -75,13 +75,52 @@ def rasterize_to_pixels(
         torch.OutOfMemoryError: if images of a gigabyte or more do not fit into memory.
         IncompatibleArtifactError: if there are no usable kernels for this device.
     """
-    size = positive_int("tile_size", tile_size, MAX_TILE_SIZE)
-    width = positive_int("image_width", image_width, MAX_SIDE)
-    height = positive_int("image_height", image_height, MAX_SIDE)
-    rows, columns = -(-height // size), -(-width // size)
     check_tensor("means2d", means2d)
-    for name, tensor in (("conics", conics), ("colors", colors), ("opacities", opacities)):
+    width, height, size = check_blending(
+        means2d, {"conics": (conics, (3,))}, colors, opacities, (image_width, image_height, tile_size), isect_offsets,
+        flatten_ids, backgrounds, masks, packed,
+    )  # fmt: skip
+    return rasterize(
+        means2d,
+        conics,
+        colors,
+        opacities,
+        backgrounds,
+        masks,
+        width,
+        height,
+        size,
+        isect_offsets,
+        flatten_ids,
+        packed=packed,
+        absgrad=absgrad,
+    )
+
+
+def check_blending(
+    means2d: Tensor,
+    others: dict[str, tuple[Tensor, tuple[int, ...]]],
+    colors: Tensor,
+    opacities: Tensor,
+    size: tuple[int, int, int],
+    isect_offsets: Tensor,
+    flatten_ids: Tensor,
+    backgrounds: Tensor | None,
+    masks: Tensor | None,
+    packed: bool,
+) -> tuple[int, int, int]:
+    """Check Gaussians in images and their lists; return the checked width and height of an image, and side of a tile.
+
+    `others` are tensors [..., N, *] or [M, *] by name, with what * must be.
+    """
+    width, height = (
+        positive_int(name, each, MAX_SIDE) for name, each in zip(("image_width", "image_height"), size[:2], strict=True)
+    )
+    side = positive_int("tile_size", size[2], MAX_TILE_SIZE)
+    rows, columns = -(-height // side), -(-width // side)
+    for name, tensor in (*((name, tensor) for name, (tensor, _) in others.items()), ("colors", colors)):
         check_tensor(name, tensor, means2d)
+    check_tensor("opacities", opacities, means2d)
     for name, tensor in (("isect_offsets", isect_offsets), ("flatten_ids", flatten_ids)):
         check_tensor(name, tensor, means2d, torch.int32)
     check_dimensions("means2d", means2d, 2, "[M, 2]" if packed else "[..., N, 2]")
@@ -92,7 +131,8 @@ def rasterize_to_pixels(
     images = tuple(isect_offsets.shape[:-2]) if packed else lead[:-1]
     words = "M" if packed else "..., N"
     check_shape("means2d", means2d, (*lead, 2), f"[{words}, 2]")
-    check_shape("conics", conics, (*lead, 3), f"[{words}, 3]")
+    for name, (tensor, ending) in others.items():
+        check_shape(name, tensor, (*lead, *ending), f"[{', '.join([words, *map(str, ending)])}]")
     check_shape("opacities", opacities, lead, f"[{words}]")
     check_dimensions("colors", colors, 1, f"[{words}, D]")
     channels = colors.shape[-1]
@@ -111,21 +151,7 @@ def rasterize_to_pixels(
     if masks is not None:
         check_tensor("masks", masks, means2d, torch.bool)
         check_shape("masks", masks, (*images, rows, columns), "[..., rows, columns]")
-    return rasterize(
-        means2d,
-        conics,
-        colors,
-        opacities,
-        backgrounds,
-        masks,
-        width,
-        height,
-        size,
-        isect_offsets,
-        flatten_ids,
-        packed=packed,
-        absgrad=absgrad,
-    )
+    return width, height, side
 
 
 def rasterize(

@@ -56,7 +56,7 @@ def quat_scale_to_covar_preci(
     check_tensor("scales", scales, quats)
     check_shape("quats", quats, (*quats.shape[:-1], 4), "[..., 4]")
     check_shape("scales", scales, (*quats.shape[:-1], 3), "[..., 3]")
-    axes = _rotations(quats)
+    axes = rotation_matrices(quats)
 
     def matrices(variances: Tensor) -> Tensor:
         # Sums instead of a matrix product, which torch can be set to compute with less precision than float32.
@@ -66,7 +66,7 @@ def quat_scale_to_covar_preci(
     return matrices(scales.square()) if compute_covar else None, matrices(scales**-2) if compute_preci else None
 
 
-def _rotations(quats: Tensor) -> Tensor:
+def rotation_matrices(quats: Tensor) -> Tensor:
     """Rotation matrices [..., 3, 3]; NaN for what is none to the kernels (`unit_quaternion` in csrc/math/vec.h)."""
     length2 = quats.square().sum(-1, keepdim=True)
     is_rotation = (length2 >= torch.finfo(torch.float32).tiny) & (length2 < math.inf)

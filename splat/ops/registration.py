@@ -19,6 +19,7 @@ from .image_loss_gradient import (
     image_loss_shapes,
     keep_for_differentiating_image_loss,
 )
+from .shapes_2dgs import rasterize_2dgs_backward_shapes, rasterize_2dgs_shapes
 
 
 @functools.cache
@@ -35,6 +36,8 @@ def register() -> None:
     library.register_fake("splat::rasterize_backward", _rasterize_backward_shapes)
     library.register_fake("splat::image_loss", image_loss_shapes)
     library.register_fake("splat::image_loss_backward", image_loss_backward_shapes)
+    library.register_fake("splat::rasterize_2dgs", rasterize_2dgs_shapes)
+    library.register_fake("splat::rasterize_2dgs_backward", rasterize_2dgs_backward_shapes)
     register_autograd("project", _keep_for_differentiating_project, _differentiate_project)
     register_autograd(
         "spherical_harmonics", _keep_for_differentiating_spherical_harmonics, _differentiate_spherical_harmonics

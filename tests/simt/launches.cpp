@@ -6,4 +6,5 @@
 #include "cuda/image_loss.cu"
 #include "cuda/intersect.cu"
 #include "cuda/rasterize.cu"
+#include "cuda/rasterize_2dgs.cu"
 #include "cuda/rasterize_backward.cu"
