@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from disc_reference import IMAGES, LEAVES, Arguments, blend, disc_arguments, disc_scene
+from disc_reference import IMAGES, LEAVES, Arguments, blend, disc_arguments, disc_scene, operands
 from torch import Tensor
 
 import splat
@@ -290,15 +290,6 @@ def test_the_lists_accumulated_are_the_picture_and_its_gradients() -> None:
     expected = gradients(lambda given: splat.rasterize_to_pixels_2dgs(**given)[:3], arguments, v)
     for name, gradient in gradients(accumulated, arguments, v).items():
         assert_close(gradient, expected[name], name)
-
-
-def operands(arguments: Arguments) -> list[Any]:
-    """Of the operator itself."""
-    flat = arguments["means2d"].shape[:-1]
-    values = [arguments["means2d"], arguments["ray_transforms"].reshape(*flat, 9), arguments["colors"]]
-    values += [arguments["opacities"], arguments["colors"][..., -1].contiguous(), arguments["backgrounds"]]
-    names = ("masks", "image_width", "image_height", "tile_size", "isect_offsets", "flatten_ids")
-    return [*values, *(arguments[name] for name in names)]
 
 
 def test_torch_finds_the_operators_well_made() -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from disc_reference import disc_arguments, operands
 from operator_arguments import (
     CASES,
     GEOMETRY,
@@ -458,6 +459,9 @@ def test_every_kernel_is_executed(simt: ModuleType) -> None:
         for deterministic, absgrad in itertools.product((False, True), repeat=2):
             flags = {"deterministic": deterministic, "absgrad": absgrad}
             SIMT.rasterize_backward(**backward_arguments(rendered, random_v(rendered), **flags))
+    discs = operands(disc_arguments(count=5))
+    images = SIMT.rasterize_2dgs(*discs, True)
+    SIMT.rasterize_2dgs_backward(*discs, images[1], *images[4:], images[0], None, None, None, False)
     pictures = torch.rand(2, 1, 5, 5, 1).unbind()
     _, weights, partials = SIMT.image_loss(*pictures, None, 0.0, 1.0, 0, True)
     SIMT.image_loss_backward(*pictures, None, weights, partials, torch.ones(()))

@@ -98,6 +98,15 @@ def disc_arguments(
     }
 
 
+def operands(arguments: Arguments) -> list[Any]:
+    """Those of the operator `rasterize_2dgs`, without `distloss`."""
+    flat = arguments["means2d"].shape[:-1]
+    values = [arguments["means2d"], arguments["ray_transforms"].reshape(*flat, 9), arguments["colors"]]
+    values += [arguments["opacities"], arguments["colors"][..., -1].contiguous(), arguments["backgrounds"]]
+    names = ("masks", "image_width", "image_height", "tile_size", "isect_offsets", "flatten_ids")
+    return [*values, *(arguments[name] for name in names)]
+
+
 def blend(arguments: Arguments) -> Blended:
     """The images of `rasterize_to_pixels_2dgs`, in the dtype of its arguments."""
     offsets, size = arguments["isect_offsets"], arguments["tile_size"]
