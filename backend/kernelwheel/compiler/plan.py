@@ -38,40 +38,28 @@ class CudaPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that a compile depends on.
+    """Everything that a compile depends on."""
 
-    Attributes:
-        package: import name of the package.
-        version: the package's version.
-        sources: sha256 of each source, keyed by its path relative to the source folder.
-        options: the options that are part of the content, by name; see `Settings.content`.
-        recipe: the digests of all that CMake and the compilers are told; see cmake_inputs.py.
-        cxx: the C++ compiler's identity: kind, version, target, and digests of its parts.
-        cuda: the CUDA half, or None for a CPU-only Artifact.
-        torch_target: the target version of torch's stable ABI, such as `2.10`. It stands for the installed torch, of
-            which nothing else is in the Plan but the headers that are compiled in.
-        binding: the Python and torch that modules are bound to; None if all libraries are operators on the stable
-            ABI, so that one Plan serves every Python and every torch.
-        platform: such as `linux-x86_64`.
-        abi: `stable` or `torch`; what a CMakeLists.txt builds, see `PackageFacts`.
-        extensions: what is built without a CMakeLists.txt, in the order of their names.
-        headers: one digest for each origin (torch, the system, …) of the headers there that the sources can reach.
-        taken: sha256 of each library for the CPU that is not compiled, but taken from a wheel of the same sources.
-    """
-
-    package: str
+    package: str  # its import name
     version: str
-    sources: Mapping[str, str]
-    options: Mapping[str, Any]
-    cxx: Mapping[str, str]
-    cuda: CudaPlan | None
+    sources: Mapping[str, str]  # sha256 of each source, keyed by its path relative to the source folder
+    options: Mapping[str, Any]  # the options that are part of the content, by name; see `Settings.content`
+    cxx: Mapping[str, str]  # the C++ compiler's identity: kind, version, target, and digests of its parts
+    cuda: CudaPlan | None  # the CUDA half, or None for a CPU-only Artifact
+    # the target version of torch's stable ABI, such as `2.10`. It stands for the installed torch, of which nothing else
+    # is in the Plan but the headers that are compiled in
     torch_target: str
+    # the Python and torch that modules are bound to; None if all libraries are operators on the stable ABI, so that one
+    # Plan serves every Python and every torch
     binding: Binding | None
-    platform: str
-    abi: str = "stable"
-    extensions: tuple[Extension, ...] = ()
+    platform: str  # such as `linux-x86_64`
+    abi: str = "stable"  # `stable` or `torch`; what a CMakeLists.txt builds, see `PackageFacts`
+    extensions: tuple[Extension, ...] = ()  # what is built without a CMakeLists.txt, in the order of their names
+    # the digests of all that CMake and the compilers are told; see cmake_inputs.py
     recipe: Mapping[str, str] = field(default_factory=dict)
+    # one digest for each origin (torch, the system, …) of the headers there that the sources can reach
     headers: Mapping[str, str] = field(default_factory=dict)
+    # sha256 of each library for the CPU that is not compiled, but taken from a wheel of the same sources
     taken: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:

@@ -20,19 +20,12 @@ MB = 1 << 20
 
 @dataclass(frozen=True)
 class Resources:
-    """What a build may use.
+    """What a build may use."""
 
-    Attributes:
-        cores: processors, at least 1.
-        cores_from: what limits them, as text.
-        memory_mb: available memory in MiB; None if unknown.
-        memory_from: what limits it, as text.
-    """
-
-    cores: int
-    cores_from: str
-    memory_mb: int | None
-    memory_from: str
+    cores: int  # processors, at least 1
+    cores_from: str  # what limits them, as text
+    memory_mb: int | None  # available memory in MiB; None if unknown
+    memory_from: str  # what limits it, as text
 
 
 def find_resources(root: Path = Path("/")) -> Resources:

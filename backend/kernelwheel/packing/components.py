@@ -32,28 +32,17 @@ class LicenceText(NamedTuple):
 
 @dataclass(frozen=True)
 class Component:
-    """One thing that is compiled or linked in.
-
-    Attributes:
-        name, version: its own; the version is empty if nothing says it.
-        purl: its package URL.
-        licence: an SPDX licence expression.
-        what: what of it is in the libraries.
-        libraries: the files that it is in.
-        sha256: that of the one file that is linked in; empty for headers, whose digests the manifest has.
-        texts: of its licence.
-        asks_for_text: whether its licence asks for its text beside the binary.
-    """
+    """One thing that is compiled or linked in."""
 
     name: str
-    version: str
-    purl: str
-    licence: str
-    what: str
-    libraries: tuple[str, ...]
-    sha256: str = ""
-    texts: tuple[LicenceText, ...] = ()
-    asks_for_text: bool = True
+    version: str  # empty if nothing says it
+    purl: str  # its package URL
+    licence: str  # an SPDX licence expression
+    what: str  # what of it is in the libraries
+    libraries: tuple[str, ...]  # the files that it is in
+    sha256: str = ""  # that of the one file that is linked in; empty for headers, whose digests the manifest has
+    texts: tuple[LicenceText, ...] = ()  # of its licence
+    asks_for_text: bool = True  # whether its licence asks for its text beside the binary
 
 
 def components_of(manifest: Manifest, facts: Facts) -> tuple[Component, ...]:

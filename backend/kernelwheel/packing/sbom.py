@@ -28,22 +28,14 @@ from .components import Component
 
 @dataclass(frozen=True)
 class Subject:
-    """What the document is about.
+    """What the document is about."""
 
-    Attributes:
-        name, version: those of the distribution.
-        licence: its own, as it declares it; empty if it declares none.
-        native: the Artifact's folder in the wheel.
-        manifest: the Artifact's.
-        epoch: the time that somebody set for the wheel, in seconds since 1970, or the default, which is none.
-    """
-
-    name: str
+    name: str  # the distribution's
     version: str
-    licence: str
-    native: str
+    licence: str  # its own, as it declares it; empty if it declares none
+    native: str  # the Artifact's folder in the wheel
     manifest: Manifest
-    epoch: int
+    epoch: int  # the time that somebody set for the wheel, in seconds since 1970, or the default, which is none
 
     @property
     def purl(self) -> PackageURL:

@@ -34,26 +34,16 @@ RUNTIME = Path(__file__).parent.parent / "runtime"
 
 @dataclass(frozen=True)
 class Contents:
-    """What the wheel contains besides the Python files.
+    """What the wheel contains besides the Python files."""
 
-    Attributes:
-        native: the Artifact's folder in the wheel, `splat/_native`.
-        artifact: the Artifact.
-        sources: the folder of the source files, which go into `src/` in the Artifact's folder, for a compile at run
-            time.
-        epoch: the timestamp of every file in the wheel, in seconds since 1970; not the builder's clock.
-        platform: the wheel's platform tag, `manylinux_2_28_x86_64`.
-        components: what is compiled or linked into the Artifact.
-        build_tag: the wheel's build number, which says which torch it is for; may be empty.
-    """
-
-    native: str
+    native: str  # the Artifact's folder in the wheel, `splat/_native`
     artifact: Artifact
+    # the folder of the source files, which go into `src/` in the Artifact's folder, for a compile at run time
     sources: Path
-    epoch: int
-    platform: str
-    components: tuple[Component, ...] = ()
-    build_tag: str = ""
+    epoch: int  # the timestamp of every file in the wheel, in seconds since 1970; not the builder's clock
+    platform: str  # the wheel's platform tag, `manylinux_2_28_x86_64`
+    components: tuple[Component, ...] = ()  # what is compiled or linked into the Artifact
+    build_tag: str = ""  # the wheel's build number, which says which torch it is for; may be empty
 
     @property
     def package(self) -> str:

@@ -45,24 +45,18 @@ def make_content(
 
 
 class PackageFacts(NamedTuple):
-    """The fixed facts of a package, as opposed to options, which a single build may override.
+    """The fixed facts of a package, as opposed to options, which a single build may override."""
 
-    Attributes:
-        import_name: the package that its Artifact and its runtime are in, the home: `splat`; below a namespace package,
-            which other distributions have files of too, `acme.ops`.
-        sources: the folder with CMakeLists.txt, relative to the project; with extensions, the project itself.
-        torch_target: the oldest torch that the operators run on, `major.minor`: the stable ABI's target version.
-        abi: `stable` if all libraries are operators on torch's stable ABI; `torch` if there are modules that Python
-            itself imports and that use all of torch's C++ API. With extensions, their kinds say that.
-        extensions: what is built without a CMakeLists.txt.
-        files: the files of the extensions, relative to `sources`; None without extensions, and until `located`.
-    """
-
+    # the package that its Artifact and its runtime are in, the home: `splat`; below a namespace package, which other
+    # distributions have files of too, `acme.ops`
     import_name: str
-    sources: str
-    torch_target: str
+    sources: str  # the folder with CMakeLists.txt, relative to the project; with extensions, the project itself
+    torch_target: str  # the oldest torch that the operators run on, `major.minor`: the stable ABI's target version
+    # `stable` if all libraries are operators on torch's stable ABI; `torch` if there are modules that Python itself
+    # imports and that use all of torch's C++ API. With extensions, their kinds say that
     abi: Abi = "stable"
-    extensions: tuple[Extension, ...] = ()
+    extensions: tuple[Extension, ...] = ()  # what is built without a CMakeLists.txt
+    # the files of the extensions, relative to `sources`; None without extensions, and until `located`
     files: tuple[str, ...] | None = None
 
     @property

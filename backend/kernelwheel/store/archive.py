@@ -41,12 +41,7 @@ _UNREADABLE_FLAGS = 0x1 | 0x20 | 0x40  # encrypted, patched, strongly encrypted
 
 
 class Packed:
-    """The Artifact in a zip file that is open.
-
-    Attributes:
-        manifest: its parsed manifest.
-        text: the manifest's bytes.
-    """
+    """The Artifact in a zip file that is open: its `manifest`, and the `text` of that, in bytes."""
 
     def __init__(self, source: Path, archive: ZipFile) -> None:
         self._source = source

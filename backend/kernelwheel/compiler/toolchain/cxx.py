@@ -33,23 +33,14 @@ COMPILERS = {"gcc": "cc1plus", "clang": "clang"}
 
 @dataclass(frozen=True)
 class Cxx:
-    """A C++ compiler.
+    """A C++ compiler."""
 
-    Attributes:
-        path: where it is.
-        kind: `gcc` or `clang`.
-        version: `12.2.0`.
-        target: `x86_64-linux-gnu`.
-        passed_over: the compilers that were rejected before it, each with the reason, for messages.
-        environ: the variables that it sees when it compiles.
-    """
-
-    path: Path
-    kind: str
-    version: str
-    target: str
-    passed_over: tuple[str, ...] = ()
-    environ: Mapping[str, str] = field(default_factory=dict)
+    path: Path  # where it is
+    kind: str  # `gcc` or `clang`
+    version: str  # `12.2.0`
+    target: str  # `x86_64-linux-gnu`
+    passed_over: tuple[str, ...] = ()  # the compilers that were rejected before it, each with the reason, for messages
+    environ: Mapping[str, str] = field(default_factory=dict)  # the variables that it sees when it compiles
 
     @property
     def major(self) -> int:
