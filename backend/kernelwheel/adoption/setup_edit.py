@@ -25,10 +25,8 @@ def without_extensions(source: bytes, torch_commands: Mapping[str, bool], instea
     Statements, imports and entries of lists go; every other byte stays. Whether the result does the same otherwise,
     its run must show.
 
-    Args:
-        source: the text.
-        torch_commands: the names of the commands in `cmdclass`, and whether each is torch's own class.
-        instead: the argument to give in place of `ext_modules`, if one is to be.
+    `torch_commands` are the names of the commands in `cmdclass`, and whether each is torch's own class; `instead` is
+    the argument to give in place of `ext_modules`, if one is to be.
 
     Raises:
         ValueError: it is not certain what to take out; says why.

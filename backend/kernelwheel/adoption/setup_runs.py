@@ -60,14 +60,10 @@ def run_setup_script(
     source: bytes,
     importable: bool = True,
 ) -> SetupRun:
-    """Run a project's setup.py where it is.
+    """Run a text as the setup.py of a project, where that is.
 
-    Args:
-        project: its folder, resolved.
-        machine: what it is told that there is: a CUDA toolkit and a GPU, or neither.
-        environ: the environment.
-        source: the text of setup.py.
-        importable: whether it can import the project's modules, as setuptools' older backend lets it.
+    It is told that there are a CUDA toolkit and a GPU, or neither; if `importable`, it can import the project's
+    modules, as setuptools' older backend lets it.
 
     Raises:
         KernelWheelError: it does not get as far as setup().

@@ -26,13 +26,8 @@ def build(
 ) -> tuple[Artifact, bool]:
     """Return an available Artifact that fits or was compiled just now, and whether it was. Loads nothing, needs no GPU.
 
-    Args:
-        package: the package that needs kernels.
-        host: the machine, including its visible GPUs if `cuda` is set.
-        cuda: CUDA and CPU kernels, or only CPU kernels.
-        archs: the architectures to serve, in the syntax of TORCH_CUDA_ARCH_LIST; if empty, the option `archs`, or else
-            the GPUs visible to this process, or else a wheel's default list.
-        say: receives progress, one line per call.
+    With `cuda`, the Host must know its GPUs, and the Artifact serves `archs`, in the syntax of TORCH_CUDA_ARCH_LIST; if
+    that is empty, the option `archs`, or else the GPUs visible to this process, or else a wheel's default list.
 
     Raises:
         KernelWheelError: the wheel's Artifact is damaged, or one had to be compiled and that failed.

@@ -46,13 +46,7 @@ def run(args: argparse.Namespace, kernels: Kernels) -> int:
 
 
 def examine(kernels: Kernels, environ: Mapping[str, str], path: Sequence[str]) -> dict[str, Any]:
-    """Everything `doctor` reports, as plain JSON values; `findings` are what a person should act on.
-
-    Args:
-        kernels: the package's kernels in this process; the GPUs are probed here.
-        environ: the process environment, for the compilers' PATH and for variables that change what is found.
-        path: sys.path.
-    """
+    """Everything `doctor` reports, as plain JSON values; `findings` are what a person should act on; probes GPUs."""
     kernels.probe_gpus()
     package, host = kernels.installed, kernels.host
     stores, findings = look_at_stores(package, host)

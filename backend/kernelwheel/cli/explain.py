@@ -105,13 +105,7 @@ def _nearest(candidates: list[Candidate], plan: Mapping[str, Any]) -> tuple[Cand
 
 
 def differences(had: Mapping[str, Any], wanted: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """The fields in which two Plans differ, as JSON values: `{"cxx.version": "12.2.0 -> 13.1.0"}`.
-
-    Args:
-        had: the Plan of an Artifact.
-        wanted: the current Plan.
-        prefix: the name of the enclosing field, with a trailing dot.
-    """
+    """The fields in which two Plans differ, as JSON values: `{"cxx.version": "12.2.0 -> 13.1.0"}`."""
     found: dict[str, str] = {}
     for name in sorted({*had, *wanted}):
         old, new = had.get(name), wanted.get(name)

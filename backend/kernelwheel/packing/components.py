@@ -46,12 +46,7 @@ class Component:
 
 
 def components_of(manifest: Manifest, facts: Facts) -> tuple[Component, ...]:
-    """The components of an Artifact, in the order of their names.
-
-    Args:
-        manifest: the Artifact's; it has the versions and digests.
-        facts: the rest, and the licences, as the compiler found them; see compiler/component_facts.py.
-    """
+    """The components of an Artifact, in the order of their names; `facts` are those of compiler/component_facts.py."""
     every = _files(manifest.libraries)
     found = [_torch(manifest, facts, every), _cxx(manifest, every)]
     if "cuda-runtime" in facts and manifest.libraries_for("cuda"):

@@ -137,13 +137,8 @@ def write_wheel(
 ) -> None:
     """Write a wheel with the members of another one and more, and with a RECORD of its own; then read it back.
 
-    Args:
-        source: the other one.
-        path: where to write it.
-        epoch: the timestamp of every file in it, in seconds since 1970.
-        added: further members, by their names.
-        changed: what members of `source` contain instead.
-        without: the folder of members of `source` that are left out.
+    `changed` is what members of `source` contain instead, `without` the folder of those that are left out. `epoch` is
+    the timestamp of every file, in seconds since 1970.
 
     Raises:
         BuildError: it cannot be written, or is not what was written; no partial file is left.

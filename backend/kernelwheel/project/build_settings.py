@@ -157,12 +157,8 @@ class BuildSettings(BuildOptions):
     ) -> Self:
         """The effective settings: defaults < `table` < `environ` < `config`.
 
-        Args:
-            package: the package's name, from which the names of its own environment variables are derived.
-            table: `[tool.kernelwheel]`, options only.
-            environ: the process environment; an empty variable counts as not set.
-            config: the front end's `-C` settings (PEP 517, "Config settings"): strings, or a list of strings if one
-                was given several times, as pip and uv pass them.
+        `table` is `[tool.kernelwheel]`, options only; `config` are the front end's `-C` settings (PEP 517, "Config
+        settings"): strings, or a list of strings if one was given several times, as pip and uv pass them.
 
         Raises:
             SettingsError: an option is unknown, has a value that it does not take, or contradicts another one; says
@@ -193,10 +189,9 @@ class BuildSettings(BuildOptions):
     def record(self, archs: str | None) -> dict[str, dict[str, Any]]:
         """The manifest's record of the options that decide an Artifact: {name: {value, origin}}.
 
-        Args:
-            archs: the architectures compiled for; None if there are no CUDA kernels. Options for CUDA only then had no
-                effect and are left out, except those of the package's own table: a compile at run time needs them. So
-                are options for another platform, in a build for this one.
+        `archs` are the architectures compiled for; None if there are no CUDA kernels. Options for CUDA only then had no
+        effect and are left out, except those of the package's own table: a compile at run time needs them. So are
+        options for another platform, in a build for this one.
         """
         record = {}
         for option in self.OPTIONS.values():

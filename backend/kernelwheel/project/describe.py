@@ -14,13 +14,8 @@ from .source_files import source_digests
 def describe(package: str, version: str, project: str) -> dict[str, Any] | None:
     """The content of the package's kernels without options, the folder of its sources, its table's options as texts.
 
-    Args:
-        package: the import name.
-        version: the package's version.
-        project: the checkout.
-
     Returns:
-        Plain JSON values; None if the checkout is not the package's.
+        Plain JSON values; None if the checkout `project` is not the package's.
 
     Raises:
         BuildError: what pyproject.toml declares is not right, or sources cannot be read.

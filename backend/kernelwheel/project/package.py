@@ -127,10 +127,8 @@ def split_table(
 ) -> tuple[PackageFacts, dict[str, Any]]:
     """Split `[tool.kernelwheel]` into the package's facts and its options.
 
-    Args:
-        table: the table.
-        project_name: the name in `[project]`, for a package that has only extensions at the top level.
-        project: the folder of the project, which shows what is a namespace package.
+    A package that has only extensions at the top level is named after the project. Its folder, `project`, shows what is
+    a namespace package.
 
     Raises:
         SettingsError: a fact is missing or malformed.

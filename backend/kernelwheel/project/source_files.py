@@ -59,10 +59,8 @@ def files_of(extensions: Sequence[Extension], project: Path) -> tuple[str, ...]:
 def source_digests(root: Path, files: Iterable[str] | None = None) -> dict[str, str]:
     """The sha256 of the source files in `root`, keyed by path relative to `root`, with forward slashes.
 
-    Args:
-        root: the folder with CMakeLists.txt, or the project.
-        files: which files; None: every source file below `root`. Symbolic links are followed, so a folder may be shared
-            with another package. Hidden files are ignored.
+    Without `files`, of every one below the folder with CMakeLists.txt. Symbolic links are followed, so a folder may be
+    shared with another package. Hidden files are ignored.
 
     Raises:
         SettingsError: there is no CMakeLists.txt in `root`.

@@ -22,14 +22,7 @@ class Policy:
 
 
 def choose(entries: Sequence[Entry], version: str, policy: Policy, now: float) -> dict[Path, str]:
-    """The entries to remove under a policy, by folder, each with the reason.
-
-    Args:
-        entries: all entries.
-        version: the version in use.
-        policy: which of them to remove.
-        now: seconds since 1970.
-    """
+    """The entries to remove under a policy, by folder, each with the reason; `now` is in seconds since 1970."""
     reasons: dict[Path, str] = {}
     for each in entries:
         age = now - each.made

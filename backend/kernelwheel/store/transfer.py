@@ -81,11 +81,6 @@ def _refuse_unfit(manifest: Manifest, where: str) -> None:
 def import_file(source: Path, store: Store, say: Callable[[str], None]) -> Artifact:
     """Put an exported Artifact, or that of a wheel, into a Store.
 
-    Args:
-        source: the file.
-        store: the Store to import into.
-        say: receives one line at a time while other processes make an entry there.
-
     Raises:
         IncompatibleArtifactError: the file does not contain exactly one intact Artifact for this package, version and
             platform, or it is too large.
