@@ -15,11 +15,11 @@ from ..runtime.doctor import (
     damage,
     failures,
     findings_text,
-    foresee_calls,
     if_compiled,
     kernels_text,
     look_at_stores,
     machine_text,
+    predict_calls,
     require_store,
 )
 from ..runtime.errors import BuildError, KernelWheelError, from_json
@@ -69,7 +69,7 @@ def predict(package: InstalledPackage, host: Host) -> tuple[list[Selection], Map
 
     There is no toolchain to look for if the package's settings or sources cannot be read.
     """
-    calls = foresee_calls(package, host)
+    calls = predict_calls(package, host)
     asked = [_ask(package, host, call.request) if call.outcome == "compile" else None for call in calls]
     requests = [each for each in asked if isinstance(each, CompileRequest)]
     machine = _machine(package, host)

@@ -13,7 +13,7 @@ from ..runtime.cache_commands import show
 from ..runtime.compatible import Mismatch
 from ..runtime.compile_into_store import compile_request
 from ..runtime.errors import KernelWheelError, from_json
-from ..runtime.find import foresee
+from ..runtime.find import predict
 from ..runtime.host import Host
 from ..runtime.installed import InstalledPackage
 from ..runtime.inventory import take_inventory
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace, kernels: Kernels) -> int:
     cuda = cache_build.wants_cuda(kernels, args.cuda)
     host = kernels.host  # with its GPUs, if they count
     request = cache_build.build_request(package, host, cuda, archs)
-    selection = foresee(package, host, request, Artifact.verify)
+    selection = predict(package, host, request, Artifact.verify)
     found = selection.artifact.folder if selection.artifact else None
     answer = {} if found else _ask(package, host, request, cache_build.build_settings(package, archs))
     no_plan = str(from_json(answer["error"])) if "error" in answer else None

@@ -55,7 +55,7 @@ def find(package: InstalledPackage, host: Host, request: Request, use: Use, chan
             return selection
 
 
-def foresee(package: InstalledPackage, host: Host, request: Request, verify: Use) -> Selection:
+def predict(package: InstalledPackage, host: Host, request: Request, verify: Use) -> Selection:
     """Predict what `find` would decide. Changes nothing and raises nothing: an error becomes a selection to fail."""
     try:
         return find(package, host, request, verify, changes=False)

@@ -27,7 +27,7 @@ from .record import Record
 from .variables import own_variable
 
 # In a build folder: exists only while everything else in it can be reused by the next compile.
-WHOLE = "whole.json"
+REUSABLE = "reusable.json"
 
 OnDamage = Callable[[Path, IncompatibleArtifactError], None]
 

@@ -14,7 +14,7 @@ from kernelwheel.project import arch_choice
 from kernelwheel.runtime.artifact import Artifact
 from kernelwheel.runtime.compatible import Wanted, check
 from kernelwheel.runtime.errors import IncompatibleArtifactError, KernelWheelError, UnreadableArtifactError
-from kernelwheel.runtime.find import foresee
+from kernelwheel.runtime.find import predict
 from kernelwheel.runtime.host import Host
 from kernelwheel.runtime.manifest import Library
 from kernelwheel.runtime.selection import Request, Selection, against, select
@@ -95,7 +95,7 @@ def whole(artifact: Artifact) -> None:
 
 
 def outcome_of(given: Given, host: Host, request: Request, verify: Callable[[Artifact], None] = whole) -> Selection:
-    return foresee(given, host, request, verify)
+    return predict(given, host, request, verify)
 
 
 JIT_NEVER, JIT_ALWAYS, CUDA_OFF = {"TINY_JIT": "never"}, {"TINY_JIT": "always"}, {"TINY_CUDA": "off"}
