@@ -49,7 +49,7 @@ def build_or_reuse(job: CompileJob, caller: Caller, say: Say) -> CompileAnswer:
     """
     tools = toolchain_for(job, caller.environ)
     packing: dict[str, Any] = {}
-    if job.for_wheel:
+    if job.scratch:  # a build asks, which packs what is compiled
         for line in describe_toolchain(tools):
             say(line)
         packing = {"components": component_facts(tools), "torch_libraries": torch_libraries(tools.torch)}

@@ -14,6 +14,7 @@ from ..project.extension import refuse
 from ..runtime import manifest as manifests
 from ..runtime.artifact import Artifact
 from ..runtime.errors import BuildError, way_out
+from ..runtime.files import json_sha256
 from ..runtime.manifest import Library, Manifest, Requires
 from ..runtime.permissions import NOBODY_ELSE, Trust
 from ..runtime.progress import Say
@@ -58,15 +59,9 @@ def compile_plan(
     links inside it. Objects left by an earlier compile are reused. The same Plan gives the same bytes, wherever that
     folder is.
 
-    Args:
-        plan: what to compile.
-        toolchain: what to compile with; its identities are in the Plan.
-        wheel: the Artifact that has the libraries which the Plan takes.
-        source_root: the folder with the Plan's sources.
-        destination: the folder that becomes the Artifact; empty, or created here.
-        jobs, caller, say: as for `cmake_build.run`; 0 jobs for as many as this process has cores and memory for.
-        store: the user's own Store, whose cache folder holds the work folder; None for the temporary folder.
-        trust: who may write to the temporary folder, if that is used.
+    `wheel` is the Artifact that has the libraries which the Plan takes, `destination` the folder that becomes the new
+    one, `jobs` how many compilers run at once; 0: as many as this process has cores and memory for. The cache is that
+    of `store`; without it, or if it cannot be used, the temporary folder serves, if none but `trust` can write to it.
 
     Raises:
         BuildError: a compiler failed (the error quotes its first error and names the log), a single compiler ran out
@@ -103,11 +98,7 @@ def compile_plan(
 
 
 def _take(plan: Plan, wheel: Artifact, folder: Path) -> None:
-    """Copy the libraries that the Plan takes from a wheel.
-
-    Raises:
-        IncompatibleArtifactError: one is not what the wheel's manifest says.
-    """
+    """Copy the libraries that the Plan takes from a wheel, if they are what its manifest says."""
     for library in wheel.manifest.libraries:
         if library.file in plan.taken:
             with os.fdopen(wheel.open_library(library), "rb") as source, (folder / library.file).open("wb") as copy:
@@ -267,7 +258,7 @@ def _describe_artifact(plan: Plan, toolchain: Toolchain, libraries: tuple[Librar
         package=plan.package,
         version=plan.version,
         fingerprint=plan.fingerprint,
-        sources=plan.sources_digest,
+        sources=json_sha256(plan.sources),
         plan=plan.to_json(),
         digests=plan.digests,
         built_with=built_with,

@@ -16,7 +16,6 @@ from ..project.extension import Extension, to_json
 from ..project.package import make_content
 from ..runtime import architectures
 from ..runtime.content import Content, digests_of, fingerprint_of
-from ..runtime.files import json_sha256
 from ..runtime.manifest import SCHEMA
 from .toolchain.binding import Binding
 
@@ -118,11 +117,6 @@ class Plan:
             return "CPU only"
         cuda = f"CUDA {self.cuda.toolkit['version']} ({self.cuda.archs})"
         return f"{cuda}, with {', '.join(sorted(self.taken))} of the wheel" if self.taken else f"CPU and {cuda}"
-
-    @property
-    def sources_digest(self) -> str:
-        """A single digest of all sources."""
-        return json_sha256(self.sources)
 
     def targets(self, file: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The SASS and PTX targets that a library must have, if it uses CUDA; none for one without kernels."""

@@ -110,14 +110,10 @@ def _table(path: Path) -> dict[str, int]:
 
 
 def _text(path: Path) -> str:
-    """A file's text; empty if it does not exist or is not readable: then no limit is known.
-
-    Raises:
-        OSError: too many files are open, which says nothing about limits.
-    """
+    """A file's text; empty if it does not exist or is not readable: then no limit is known."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
-        if error.errno in TOO_MANY_OPEN:
+        if error.errno in TOO_MANY_OPEN:  # which says nothing about limits
             raise
         return ""

@@ -81,7 +81,8 @@ def find_cxx(
             passed_over.append(f"{path}: {lacks}")
         elif cxx.major > limits.get(cxx.kind, cxx.major):
             known.append(cxx)
-            passed_over.append(f"{path}: {cxx.kind} {cxx.version}, newer than {_taken(limits, cxx.kind)}")
+            newest = f"{cxx.kind} {limits[cxx.kind]}, the newest that nvcc supports"
+            passed_over.append(f"{path}: {cxx.kind} {cxx.version}, newer than {newest}")
         else:
             return replace(cxx, passed_over=tuple(passed_over))
     if nvcc is not None and known:
@@ -158,10 +159,6 @@ def _no_cross_compiler(settings: BuildSettings, target: Platform, found: Sequenc
             "or name one that is not on PATH: -C cxx=/path/to/it (CXX)",
         ],
     )
-
-
-def _taken(limits: Mapping[str, int], kind: str) -> str:
-    return f"{kind} {limits[kind]}, the newest that nvcc supports"
 
 
 def _too_new(
