@@ -6,7 +6,7 @@ It is what a compiler reads and a linker copies, not what is found at run time, 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -45,15 +45,85 @@ class Component:
     asks_for_text: bool = True  # whether its licence asks for its text beside the binary
 
 
+class _About(NamedTuple):
+    """What is the same in every wheel: licence, what of it is in the libraries, and its package URL.
+
+    That has a type, a namespace, a name, and what stands before the version.
+    """
+
+    licence: str
+    what: str
+    purl: tuple[str, str | None, str, str]
+    asks_for_text: bool = True
+
+
+_ABOUT = {
+    "torch": _About("BSD-3-Clause", "inline functions and templates of its headers", ("pypi", None, "torch", "")),
+    "libstdc++": _About(
+        "GPL-3.0-or-later WITH GCC-exception-3.1",
+        "inline functions and templates of its headers, and the pieces of libgcc that a compiler links in",
+        ("generic", None, "gcc", ""),
+        asks_for_text=False,  # the exception lets the result be conveyed on any terms
+    ),
+    "cuda-runtime": _About(
+        NVIDIA, f"{CUDART}, and inline functions of its headers", ("generic", None, "cuda-runtime", "")
+    ),
+    "cuda-crt": _About(
+        NVIDIA,
+        "inline functions of the compiler's own headers, and device code of libdevice",
+        ("generic", None, "cuda-crt", ""),
+    ),
+    "clang": _About(
+        "Apache-2.0 WITH LLVM-exception",
+        "inline functions of its headers for CUDA",
+        ("github", "llvm", "llvm-project", "llvmorg-"),
+        asks_for_text=False,  # its exception is for what a compiler puts into binaries
+    ),
+    "cccl": _About(CCCL, "templates of CUB, Thrust and libcu++", ("github", "nvidia", "cccl", "v")),
+    "pybind11": _About("BSD-3-Clause", "templates of the copy among torch's headers", ("pypi", None, "pybind11", "")),
+    "python": _About("Python-2.0.1", "inline functions of its headers", ("generic", None, "python", "")),
+}
+
+
 def components_of(manifest: Manifest, facts: Facts) -> tuple[Component, ...]:
     """The components of an Artifact, in the order of their names; `facts` are those of compiler/component_facts.py."""
-    every = _files(manifest.libraries)
-    found = [_torch(manifest, facts, every), _cxx(manifest, every)]
-    if "cuda-runtime" in facts and manifest.libraries_for("cuda"):
-        found += _cuda(manifest, facts)
-    if manifest.modules:
-        found += _python(manifest, facts)
+    toolkit = manifest.plan["tools"]["toolkit"] or {}
+    found = []
+    for name, version, libraries in _found(manifest, facts):
+        of, (kind, namespace, project, prefix) = _ABOUT[name], _ABOUT[name].purl
+        found.append(
+            Component(
+                name=name,
+                version=version,
+                purl=PackageURL(kind, namespace, project, prefix + version if version else None).to_string(),
+                licence=of.licence,
+                what=of.what,
+                libraries=tuple(library.file for library in libraries),
+                sha256=toolkit.get("cudart_static", "") if name == "cuda-runtime" else "",
+                texts=tuple(LicenceText(*each) for each in facts[name]["texts"]) if of.asks_for_text else (),
+                asks_for_text=of.asks_for_text,
+            )
+        )
     return tuple(sorted(found, key=lambda component: component.name))
+
+
+def _found(manifest: Manifest, facts: Facts) -> Iterator[tuple[str, str, Sequence[Library]]]:
+    """What is compiled or linked in: its name, its version, and the libraries that it is in."""
+    built_with, tools = manifest.built_with, manifest.plan["tools"]
+    yield "torch", str(built_with["torch"]), manifest.libraries
+    # clang uses the libstdc++ of a gcc beside it, and does not say which.
+    yield "libstdc++", str(tools["cxx"]["version"]) if tools["cxx"]["kind"] == "gcc" else "", manifest.libraries
+    if "cuda-runtime" in facts and (cuda := manifest.libraries_for("cuda")):
+        yield "cuda-runtime", facts["cuda-runtime"]["version"], cuda
+        if kernels := [library for library in cuda if library.sass or library.ptx]:
+            yield "cuda-crt", str(tools["toolkit"]["version"]), kernels
+            yield "cccl", str(built_with["cccl"] or ""), kernels
+            if clang := facts["clang"]["version"]:
+                yield "clang", clang, kernels
+    if modules := [*manifest.modules.values()]:
+        yield "pybind11", facts["pybind11"]["version"], modules
+        abi = re.match(r"cp(\d)(\d+)", manifest.requires.python or "")
+        yield "python", f"{abi[1]}.{abi[2]}" if abi else "", modules
 
 
 def without_text(components: Iterable[Component]) -> Iterator[str]:
@@ -64,116 +134,3 @@ def without_text(components: Iterable[Component]) -> Iterator[str]:
                 f"note: no text was found of the licence of {each.name} ({each.licence}), which is in "
                 f"{', '.join(each.libraries)}; before you publish the wheel, add it to license-files in pyproject.toml"
             )
-
-
-def _torch(manifest: Manifest, facts: Facts, every: tuple[str, ...]) -> Component:
-    version = str(manifest.built_with["torch"])
-    return Component(
-        "torch",
-        version,
-        _purl("pypi", "torch", version),
-        "BSD-3-Clause",
-        "inline functions and templates of its headers",
-        every,
-        texts=_texts(facts, "torch"),
-    )
-
-
-def _cxx(manifest: Manifest, every: tuple[str, ...]) -> Component:
-    cxx = manifest.plan["tools"]["cxx"]
-    # clang uses the libstdc++ of a gcc beside it, and does not say which.
-    version = str(cxx["version"]) if cxx["kind"] == "gcc" else ""
-    return Component(
-        "libstdc++",
-        version,
-        _purl("generic", "gcc", version),
-        "GPL-3.0-or-later WITH GCC-exception-3.1",
-        "inline functions and templates of its headers, and the pieces of libgcc that a compiler links in",
-        every,
-        asks_for_text=False,  # the exception lets the result be conveyed on any terms
-    )
-
-
-def _cuda(manifest: Manifest, facts: Facts) -> Iterator[Component]:
-    cuda = manifest.libraries_for("cuda")
-    kernels = _files(library for library in cuda if library.sass or library.ptx)
-    toolkit = manifest.plan["tools"]["toolkit"]
-    version = facts["cuda-runtime"]["version"]
-    yield Component(
-        "cuda-runtime",
-        version,
-        _purl("generic", "cuda-runtime", version),
-        NVIDIA,
-        f"{CUDART}, and inline functions of its headers",
-        _files(cuda),
-        sha256=toolkit.get("cudart_static", ""),
-        texts=_texts(facts, "cuda-runtime"),
-    )
-    if kernels:
-        version = str(toolkit["version"])
-        yield Component(
-            "cuda-crt",
-            version,
-            _purl("generic", "cuda-crt", version),
-            NVIDIA,
-            "inline functions of the compiler's own headers, and device code of libdevice",
-            kernels,
-            texts=_texts(facts, "cuda-crt"),
-        )
-        if clang := facts["clang"]["version"]:
-            yield Component(
-                "clang",
-                clang,
-                _purl("github", "llvm-project", f"llvmorg-{clang}", namespace="llvm"),
-                "Apache-2.0 WITH LLVM-exception",
-                "inline functions of its headers for CUDA",
-                kernels,
-                asks_for_text=False,  # its exception is for what a compiler puts into binaries
-            )
-        version = str(manifest.built_with["cccl"] or "")
-        yield Component(
-            "cccl",
-            version,
-            _purl("github", "cccl", f"v{version}" if version else "", namespace="nvidia"),
-            CCCL,
-            "templates of CUB, Thrust and libcu++",
-            kernels,
-            texts=_texts(facts, "cccl"),
-        )
-
-
-def _python(manifest: Manifest, facts: Facts) -> Iterator[Component]:
-    modules = _files(manifest.modules.values())
-    version = facts["pybind11"]["version"]
-    yield Component(
-        "pybind11",
-        version,
-        _purl("pypi", "pybind11", version),
-        "BSD-3-Clause",
-        "templates of the copy among torch's headers",
-        modules,
-        texts=_texts(facts, "pybind11"),
-    )
-    abi = re.match(r"cp(\d)(\d+)", manifest.requires.python or "")
-    version = f"{abi[1]}.{abi[2]}" if abi else ""
-    yield Component(
-        "python",
-        version,
-        _purl("generic", "python", version),
-        "Python-2.0.1",
-        "inline functions of its headers",
-        modules,
-        texts=_texts(facts, "python"),
-    )
-
-
-def _files(libraries: Iterable[Library]) -> tuple[str, ...]:
-    return tuple(library.file for library in libraries)
-
-
-def _texts(facts: Facts, name: str) -> tuple[LicenceText, ...]:
-    return tuple(LicenceText(file, text) for file, text in facts[name]["texts"])
-
-
-def _purl(kind: str, name: str, version: str, namespace: str | None = None) -> str:
-    return PackageURL(kind, namespace, name, version or None).to_string()
