@@ -189,13 +189,7 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
         for line in (abi_audit.audit(artifact), *tags.tag_lines(tag), *without_text(components)):
             _say(line)
         contents = wheel.Contents(
-            facts.native,
-            artifact,
-            job.sources,
-            chosen.source_date_epoch,
-            tag.platform,
-            components,
-            bound.build_tag,
+            artifact, job.sources, chosen.source_date_epoch, tag.platform, components, bound.build_tag
         )
         name = wheel.add_artifact(pure, Path(wheel_directory), contents)
     libraries = ", ".join(f"{lib.file} ({lib.size / 1e6:.2f} MB)" for lib in artifact.manifest.libraries)
@@ -262,14 +256,10 @@ def _modules_of(package: str) -> list[str]:
 
 
 def _split(config: Config) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split the config settings into ours and those for setuptools, with --quiet: its file lists would hide the rest.
-
-    Raises:
-        SettingsError: one of ours is invalid. Every hook checks, so that the first one called reports it.
-    """
+    """Split the config settings into ours and those for setuptools, with --quiet: its lists of files hide the rest."""
     config = dict(config or {})
     theirs = {key: config.pop(key) for key in SETUPTOOLS_KEYS if key in config}
-    build_settings.resolve("", {}, {}, config)
+    build_settings.resolve("", {}, {}, config)  # every hook checks ours, so that the first one called reports an error
     return config, {"--quiet": "1", **theirs}
 
 

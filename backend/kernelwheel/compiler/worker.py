@@ -52,7 +52,7 @@ def answer_to(message: dict[str, Any], caller: Caller) -> dict[str, Any] | None:
         machine = read_job(question["machine"], caller.environ) if question["machine"] else None
         return dry_run([read_job(each, caller.environ) for each in question["requests"]], machine, caller.environ)
     if "describe" in message:
-        from ..project.describe import describe
+        from ..project.package import describe
 
         return describe(**message["describe"])
     require_tools()

@@ -21,6 +21,7 @@ from ..runtime.artifact import Artifact
 from ..runtime.errors import BuildError
 from ..runtime.sources import package_path
 from ..store import manifest_file
+from ..store.archive import native_folder
 from . import licences, sbom
 from .components import Component
 from .core_metadata import completed, field_of
@@ -36,7 +37,6 @@ RUNTIME = Path(__file__).parent.parent / "runtime"
 class Contents:
     """What the wheel contains besides the Python files."""
 
-    native: str  # the Artifact's folder in the wheel, `splat/_native`
     artifact: Artifact
     # the folder of the source files, which go into `src/` in the Artifact's folder, for a compile at run time
     sources: Path
@@ -57,29 +57,24 @@ class Contents:
 
     def members(self) -> Iterator[tuple[str, bytes]]:
         """The files with their names in the wheel, without the other files that a Store keeps with an Artifact."""
-        native, artifact = self.native, self.artifact
+        artifact = self.artifact
+        native = native_folder(artifact.manifest)
         for library in artifact.manifest.libraries:
-            yield f"{native}/{library.file}", (artifact.folder / library.file).read_bytes()
+            yield native + library.file, (artifact.folder / library.file).read_bytes()
         for each in self.extensions:
             if each.by_path:
                 file = each.name.replace(".", "/") + HOST_PLATFORM.suffix
                 yield file, (artifact.folder / each.file).read_bytes()
-        yield f"{native}/{manifests.FILE}", manifest_file.to_bytes(artifact.manifest)
-        for name in sorted(self.artifact.manifest.content["sources"]):
-            yield f"{native}/src/{name}", (self.sources / name).read_bytes()
+        yield native + manifests.FILE, manifest_file.to_bytes(artifact.manifest)
+        for name in sorted(artifact.manifest.content["sources"]):
+            yield f"{native}src/{name}", (self.sources / name).read_bytes()
 
 
 def _descriptions(contents: Contents, metadata: str, name: str) -> Iterator[tuple[str, bytes]]:
     """The files that say what the libraries are made of, by their names in `.dist-info` (PEP 770, PEP 639)."""
-    subject = sbom.Subject(
-        name=canonicalize_name(field_of(metadata, "Name")),
-        version=field_of(metadata, "Version"),
-        licence=field_of(metadata, "License-Expression"),
-        native=contents.native,
-        manifest=contents.artifact.manifest,
-        epoch=contents.epoch,
-    )
-    yield f"sboms/{name}.cdx.json", sbom.document(subject, contents.components)
+    distribution, version, licence = (field_of(metadata, each) for each in ("Name", "Version", "License-Expression"))
+    about = (canonicalize_name(distribution), version, licence, contents.epoch)
+    yield f"sboms/{name}.cdx.json", sbom.document(contents.artifact.manifest, contents.components, *about)
     yield f"licenses/{licences.FILE}", licences.licence_texts(contents.components)
 
 
@@ -163,11 +158,7 @@ def write_wheel(
 
 
 def _read_back(path: Path) -> None:
-    """Refuse a wheel that is not what RECORD says of it: a disk may say that it has what it has not.
-
-    Raises:
-        BuildError: names the first member that differs; the file is removed.
-    """
+    """Refuse and remove a wheel that is not what RECORD says of it: a disk may say that it has what it has not."""
     name = "RECORD"
     try:
         with WheelFile(path) as archive:  # which compares what it reads with RECORD

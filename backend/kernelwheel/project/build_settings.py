@@ -55,8 +55,8 @@ def _driver(text: str) -> str:
     return value
 
 
-class BuildOptions(Settings):
-    """All options."""
+class BuildSettings(Settings):
+    """The effective options of one build or compile."""
 
     platform: Option[str] = Option(
         _platform,
@@ -146,10 +146,6 @@ class BuildOptions(Settings):
         help="Whether the wheel is tagged manylinux. auto: with the best tag that its libraries earn; required: the "
         "build fails if they do not earn that of the option glibc; off: tagged for Linux alone.",
     )
-
-
-class BuildSettings(BuildOptions):
-    """The effective options of one build or compile."""
 
     @classmethod
     def resolve(

@@ -12,8 +12,10 @@ from typing import Any, Literal, NamedTuple, cast
 from ..runtime.content import Content
 from ..runtime.errors import SettingsError, way_out
 from ..runtime.files import is_file, is_folder
+from ..runtime.settings import TABLE
 from ..runtime.sources import package_path
 from . import source_files
+from .build_settings import written
 from .extension import EXTENSION, Extension, from_plan, read_extensions, to_json
 
 # What a package's libraries are bound to: only torch's stable ABI, or one Python and one torch release.
@@ -111,11 +113,6 @@ class PackageFacts(NamedTuple):
         abi = cast(Abi, content["abi"])
         return cls(content["package"], ".", content["torch_target"], abi, extensions, files)
 
-    @property
-    def native(self) -> str:
-        """The Artifact's folder in the wheel."""
-        return f"{package_path(self.import_name)}/_native"
-
 
 def source_root(project: Path, package: str) -> Path:
     """The folder of a project that its package is imported from: `src`, or the project itself."""
@@ -170,6 +167,32 @@ def read_project(project: Path) -> tuple[PackageFacts, dict[str, Any]]:
     values = read_toml(project / "pyproject.toml")
     name = values.get("project", {}).get("name", "")
     return split_table(values.get("tool", {}).get("kernelwheel", {}), str(name), project)
+
+
+def describe(package: str, version: str, project: str) -> dict[str, Any] | None:
+    """The content of the package's kernels without options, the folder of its sources, its table's options as texts.
+
+    Returns:
+        Plain JSON values; None if the checkout `project` is not the package's.
+
+    Raises:
+        BuildError: what pyproject.toml declares is not right, or sources cannot be read.
+    """
+    folder = Path(project)
+    try:
+        table = read_toml(folder / "pyproject.toml").get("tool", {}).get("kernelwheel", {})
+    except FileNotFoundError:
+        return None
+    if "extension" not in table and table.get("package") != package:
+        return None
+    facts, options = read_project(folder)
+    if facts.import_name != package:
+        return None
+    sources = folder / facts.sources
+    facts = facts.located(folder)
+    content = facts.content(version, source_files.source_digests(sources, facts.files), {})
+    texts = {name: text for name, (text, _) in written(options, TABLE).items()}
+    return {"content": content, "folder": str(sources), "options": texts}
 
 
 def _home(names: Sequence[str], project_name: str, project: Path | None) -> str | None:
