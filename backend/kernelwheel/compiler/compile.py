@@ -92,7 +92,8 @@ def compile_plan(
         destination.mkdir(parents=True, exist_ok=True)
         for library in manifest.libraries:
             shutil.copy2(work / "out" / library.file, destination)
-        manifest_file.write(manifest, destination)  # last: without a manifest, a folder is not an Artifact
+        # Last: without a manifest, a folder is not an Artifact.
+        (destination / manifests.FILE).write_bytes(manifest_file.to_bytes(manifest))
         remove_temporary(work)
     return Artifact(destination, manifest)
 
