@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from ..project import arch_choice
 from ..project.arch_choice import ArchList
+from ..runtime import compiler_process
 from ..runtime.architectures import Arch
 from ..runtime.artifact import Artifact
 from ..runtime.compatible import Mismatch
@@ -17,6 +19,7 @@ from ..runtime.host import Host
 from ..runtime.installed import InstalledPackage
 from ..runtime.kernels import Kernels
 from ..runtime.manifest import Library
+from ..runtime.request import CompileRequest
 from ..runtime.selection import Request
 from ..runtime.settings import DEFAULT, Origin, Settings
 
@@ -95,6 +98,18 @@ def _covers(library: Library, targets: ArchList) -> bool:
 def build_settings(package: InstalledPackage, archs: str) -> Settings:
     """The effective settings, with the architectures of the command line, if any, in place of their own."""
     return package.settings.changed("archs", archs, Origin("--archs")) if archs else package.settings
+
+
+def preview(
+    requests: Sequence[CompileRequest], machine: CompileRequest | None, environ: Mapping[str, str]
+) -> dict[str, Any]:
+    """What would be compiled for these requests, and with what, as the compiler says.
+
+    `plans`, for each request `{"plan": …}` or `{"error": …}`, and `toolchain`, what is found for `machine`.
+    """
+    question = {"requests": [each.to_json() for each in requests], "machine": machine and machine.to_json()}
+    answer: dict[str, Any] = compiler_process.send({"dry-run": question}, lambda line: None, environ)
+    return answer
 
 
 def wants_cuda(kernels: Kernels, choice: str | None) -> bool:

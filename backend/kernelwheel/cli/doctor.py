@@ -30,7 +30,7 @@ from ..runtime.presentation import call_row, rows_text, view_selection
 from ..runtime.request import CompileRequest
 from ..runtime.selection import Request, Selection
 from . import installation
-from .dry_run import preview
+from .cache_build import preview
 from .installation import Installation
 from .manifest_text import manifest_text, settings_text
 

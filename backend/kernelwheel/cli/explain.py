@@ -21,7 +21,6 @@ from ..runtime.kernels import Kernels
 from ..runtime.selection import Request, against
 from ..runtime.settings import Settings
 from . import cache_build
-from .dry_run import preview
 
 
 class Candidate(NamedTuple):
@@ -71,7 +70,7 @@ def _ask(package: InstalledPackage, host: Host, request: Request, settings: Sett
     """What the compiler says would be compiled: a Plan, or an error."""
     try:
         asked = compile_request(package, host, request, settings)
-        answer: Mapping[str, Any] = preview([asked], None, package.environ)["plans"][0]
+        answer: Mapping[str, Any] = cache_build.preview([asked], None, package.environ)["plans"][0]
         return answer
     except KernelWheelError as error:
         return {"error": error.to_json()}
