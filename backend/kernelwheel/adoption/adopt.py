@@ -204,11 +204,7 @@ def _build_system(cuda: bool, old: Mapping[str, Any], notes: AdoptionNotes) -> d
 
 
 def _edited(project: Path, run: SetupRun, without_cuda: SetupRun | None, source: bytes) -> bytes:
-    """The text of setup.py without its extensions.
-
-    Raises:
-        KernelWheelError: it is not certain what to take out, or the rest does not give the same to setup().
-    """
+    """The text of setup.py without its extensions, if it is certain what to take out, and the rest does the same."""
     # Without ext_modules and packages, setuptools would look for packages by itself.
     instead: dict[str, list[str]] = {} if run.lists_modules else {"packages": []}
     torch_s = {name: kind is None for name, kind in run.commands.items()}
