@@ -70,7 +70,7 @@ def lacking(
         if targets and all(_covers(each, targets) for each in libraries):
             return ()
         origin = manifest.built_with.get("settings", {}).get("archs", {}).get("origin")
-        if not targets and (host.capabilities or artifact.store is None or origin == str(DEFAULT)):
+        if not targets and (host.capabilities or artifact.guard is None or origin == str(DEFAULT)):
             return ()
     sass = sorted({Arch.from_string(arch) for each in libraries for arch in each.sass})
     ptx = sorted({Arch.from_string(arch) for each in libraries for arch in each.ptx})

@@ -37,7 +37,7 @@ def _build(args: argparse.Namespace, kernels: Kernels) -> int:
         "fingerprint": artifact.manifest.fingerprint,
         "kernels": targets,
     }
-    where = "the wheel" if artifact.store is None else "a store"
+    where = "the wheel" if artifact.guard is None else "a store"
     how = "compiled" if compiled else f"nothing to compile, {where} has it"
     show(args, view, f"{how}: {targets}\n{artifact.folder}")
     return 0
