@@ -41,13 +41,14 @@ with requirements.imports_checked_later():
         wheel,
     )
     from .packing.components import components_of, without_text
-    from .packing.core_metadata import completed, field_of
+    from .packing.core_metadata import completed
     from .packing.setuptools_project import outside_checkout, variable_set
     from .project.package import PackageFacts, read_project, source_root
     from .project.source_files import source_digests
     from .runtime import compiler_process
     from .runtime import manifest as manifests
     from .runtime.artifact import Artifact
+    from .runtime.content import can_use_cuda
     from .runtime.request import CompileAnswer, CompileRequest
     from .runtime.sources import package_path
 
@@ -178,10 +179,10 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
     with tempfile.TemporaryDirectory() as temporary, outside_checkout(bound.version_tag):
         with variable_set("SOURCE_DATE_EPOCH", str(chosen.source_date_epoch)):  # setuptools uses it too
             pure = Path(temporary) / build_meta.build_wheel(temporary, theirs, metadata_directory)
-        wheel.refuse_native_files(pure)
-        module_files.refuse_clashes(facts.extensions, facts.import_name, wheel.members_of(pure))
-        content = {**job.content, "version": _version(pure)}
-        request = CompileRequest(content, job.sources, chosen, None, scratch=Path(temporary) / "artifact")
+        version, members = wheel.read_pure(pure)
+        module_files.refuse_clashes(facts.extensions, facts.import_name, members)
+        content, scratch = {**job.content, "version": version}, Path(temporary) / "artifact"
+        request = CompileRequest(content, job.sources, chosen, None, scratch=scratch)
         answer = compiler_process.ask(request, _say, {})
         artifact = _artifact_of(answer, facts.import_name)
         tag = tags.platform_tag(artifact.files, chosen, answer.packing["torch_libraries"])
@@ -202,10 +203,10 @@ def _job(ours: Mapping[str, Any]) -> CompileJob:
     facts, options = _read_project()
     facts = facts.located(Path.cwd())
     chosen = build_settings.resolve(facts.import_name, options, os.environ, ours)
-    if not facts.can_use_cuda:
-        chosen = chosen.changed("cuda", "off", Origin("no extension uses CUDA"))
     sources = Path(facts.sources).resolve()
     content = facts.content("0", source_digests(sources, facts.files), chosen.content(cuda=True))
+    if not can_use_cuda(content):
+        chosen = chosen.changed("cuda", "off", Origin("no extension uses CUDA"))
     return CompileJob(content, sources, chosen)
 
 
@@ -261,12 +262,3 @@ def _split(config: Config) -> tuple[dict[str, Any], dict[str, Any]]:
     theirs = {key: config.pop(key) for key in SETUPTOOLS_KEYS if key in config}
     build_settings.resolve("", {}, {}, config)  # every hook checks ours, so that the first one called reports an error
     return config, {"--quiet": "1", **theirs}
-
-
-def _version(pure: Path) -> str:
-    """The version in the metadata written by setuptools."""
-    from wheel.wheelfile import WheelFile
-
-    with WheelFile(pure) as archive:
-        metadata = archive.read(f"{archive.dist_info_path}/METADATA").decode("utf-8")
-    return field_of(metadata, "Version")

@@ -174,20 +174,16 @@ def _read_back(path: Path) -> None:
         ) from error
 
 
-def members_of(wheel: Path) -> list[str]:
-    """The names of a wheel's members."""
-    with WheelFile(wheel) as source:
-        return list(source.namelist())
-
-
-def refuse_native_files(pure: Path) -> None:
-    """Refuse a wheel from setuptools with a native file: nothing says what it was built from and for.
+def read_pure(pure: Path) -> tuple[str, list[str]]:
+    """The version of a wheel from setuptools, and the names of its members.
 
     Raises:
-        BuildError: names the file.
+        BuildError: one is a native file, of which nothing says what it was built from and for; names it.
     """
     with WheelFile(pure) as source:
-        native = [name for name in source.namelist() if _is_native(source, name)]
+        version = field_of(source.read(f"{source.dist_info_path}/METADATA").decode("utf-8"), "Version")
+        members = list(source.namelist())
+        native = [name for name in members if _is_native(source, name)]
     if native:
         raise BuildError(
             "a native file that kernelwheel did not build would get into the wheel",
@@ -195,6 +191,7 @@ def refuse_native_files(pure: Path) -> None:
             found="\n".join(native),
             remedies=["remove it from the checkout, or from the package data", "or build it as an extension"],
         )
+    return version, members
 
 
 def _is_native(wheel: WheelFile, member: str) -> bool:

@@ -34,18 +34,15 @@ def _platform(text: str) -> str:
     return str(choice(NATIVE, *PLATFORMS)(value))
 
 
-def _jobs(text: str) -> int:
+def _number(text: str, most: int = 4096, if_more: str = "") -> int:
     value = int(text) if text.strip().isdecimal() else -1
-    if value < 0 or value > 4096:
-        raise ValueError
+    if value < 0 or value > most:
+        raise ValueError(if_more if value >= 0 else "")
     return value
 
 
 def _epoch(text: str) -> int:
-    value = int(text) if text.strip().isdecimal() else -1
-    if value < 0 or value > NEWEST_ZIP_TIME:
-        raise ValueError("A zip file cannot store such a time." if value >= 0 else "")
-    return max(value, OLDEST_ZIP_TIME)
+    return max(OLDEST_ZIP_TIME, _number(text, NEWEST_ZIP_TIME, "A zip file cannot store such a time."))
 
 
 def _driver(text: str) -> str:
@@ -115,7 +112,7 @@ class BuildSettings(Settings):
         help="Runs nvcc and the C++ compiler, and may cache their output; empty: none. Not a clang in nvcc's place.",
     )
     jobs: Option[int] = Option(
-        _jobs,
+        _number,
         takes="a whole number, 0 for automatic",
         default="0",
         environment="MAX_JOBS",

@@ -80,11 +80,6 @@ class PackageFacts(NamedTuple):
         return self.binds_torch or any(each.binds_cuda for each in self.extensions)
 
     @property
-    def can_use_cuda(self) -> bool:
-        """Whether a build with CUDA differs from one without; only a CMakeLists.txt does not say."""
-        return not self.extensions or any(each.cuda != "none" for each in self.extensions)
-
-    @property
     def needs_cuda(self) -> tuple[str, ...]:
         """The extensions that cannot be built without CUDA, by name."""
         return tuple(each.name for each in self.extensions if each.cuda == "required")
