@@ -226,8 +226,7 @@ def decisions(plan: Plan, toolchain: Toolchain) -> dict[str, Any]:
 def _describe_artifact(plan: Plan, toolchain: Toolchain, libraries: tuple[Library, ...], folder: Path) -> Manifest:
     paths = [folder / library.file for library in libraries]
     with_ptx = [folder / library.file for library in libraries if library.ptx]
-    nvcc = toolchain.cuda.nvcc
-    cuda = plan.cuda is not None and nvcc is not None
+    nvcc = toolchain.cuda.nvcc if plan.cuda else None
     binds_cuda = plan.binding is not None or elf_inspect.libraries_of_cuda_major(paths)
     glibc = elf_inspect.newest_symbol_version(paths, "GLIBC_")
     built_with = {
@@ -235,8 +234,8 @@ def _describe_artifact(plan: Plan, toolchain: Toolchain, libraries: tuple[Librar
         "torch": toolchain.torch.version,
         "torch_cuda": toolchain.torch.cuda,
         "cxx": f"{toolchain.cxx.kind} {toolchain.cxx.version}",
-        "nvcc": nvcc.name.removeprefix("nvcc ") if cuda and nvcc else None,
-        "cccl": cccl_version(nvcc) if cuda and nvcc else None,
+        "nvcc": nvcc.name.removeprefix("nvcc ") if nvcc else None,
+        "cccl": cccl_version(nvcc) if nvcc else None,
         # Which release it was reaches no byte of a library, so it stays out of the wheel; the build's log has it.
         "cmake": CMAKE_VERSION,
         "ninja": NINJA_VERSION,
@@ -248,11 +247,9 @@ def _describe_artifact(plan: Plan, toolchain: Toolchain, libraries: tuple[Librar
         platform=plan.platform,
         libc=glibc.replace("GLIBC_", "glibc "),
         libstdcxx=elf_inspect.newest_symbol_version(paths, "GLIBCXX_"),
-        cuda=nvcc.release[0] if cuda and nvcc and binds_cuda else None,
-        driver=f"{nvcc.release[0]}.0" if cuda and nvcc else None,
-        driver_for_ptx=elf_inspect.driver_for_ptx(with_ptx, toolchain.cuobjdump, nvcc.release)
-        if cuda and nvcc
-        else None,
+        cuda=nvcc.release[0] if nvcc and binds_cuda else None,
+        driver=f"{nvcc.release[0]}.0" if nvcc else None,
+        driver_for_ptx=elf_inspect.driver_for_ptx(with_ptx, toolchain.cuobjdump, nvcc.release) if nvcc else None,
         python=plan.binding.python if plan.binding else None,
     )
     return Manifest(

@@ -29,9 +29,7 @@ from .tools import require_tools
 def main(arguments: Sequence[str]) -> int:
     """Answer one message. Takes the process id of the program that asks, which starts this one in its own session."""
     if len(arguments) != 1 or not arguments[0].isdecimal() or os.getsid(0) != os.getpid():
-        print(
-            "this program is started by the package it belongs to, which asks it for compiled kernels", file=sys.stderr
-        )
+        print("this program is started by a package, which asks it for compiled kernels", file=sys.stderr)
         return 2
     message = json.loads(sys.stdin.buffer.readline())
     sys.path[:] = message["path"]  # until here, modules of the standard library and of this program are enough
