@@ -104,8 +104,3 @@ HOST_PLATFORM: type[Platform] = LinuxBuild
 # The builds for another platform that there are: on the first, for the second. Both are of one system, so the names of
 # libraries that HOST_PLATFORM gives are the target's too.
 CROSS_BUILDS = (("linux-x86_64", "linux-aarch64"),)
-
-
-def is_library_for(platform: str, head: bytes) -> bool:
-    """Whether a file with these first HEADER bytes is a shared library for a platform such as `linux-x86_64`."""
-    return platform in PLATFORMS and PLATFORMS[platform].is_library(head)
