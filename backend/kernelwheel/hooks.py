@@ -30,17 +30,8 @@ with requirements.imports_checked_later():
     from .compiler.toolchain.binding import torch_release
     from .compiler.toolchain.torch_files import Torch, find_torch
     from .compiler.tools import programs_to_install
-    from .packing import (
-        abi_audit,
-        editable,
-        licences,
-        module_files,
-        other_torch,
-        sdist,
-        tags,
-        wheel,
-    )
-    from .packing.components import components_of, without_text
+    from .packing import abi_audit, editable, module_files, other_torch, sdist, tags, wheel
+    from .packing.components import LICENCES, components_of, without_text
     from .packing.core_metadata import completed
     from .packing.setuptools_project import outside_checkout, variable_set
     from .project.package import PackageFacts, read_project, source_root
@@ -95,7 +86,7 @@ def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings: C
     torch = _bound_torch(facts, build_settings.resolve(facts.import_name, options, os.environ, ours))
     with outside_checkout(torch.version_tag):
         name = str(build_meta.prepare_metadata_for_build_wheel(metadata_directory, theirs))
-    _complete(Path(metadata_directory) / name / "METADATA", torch.version, licences.FILE)
+    _complete(Path(metadata_directory) / name / "METADATA", torch.version, LICENCES)
     return name
 
 

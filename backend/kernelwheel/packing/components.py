@@ -20,6 +20,10 @@ NVIDIA = "LicenseRef-NVIDIA-Proprietary"
 # As its headers say: libcu++; Thrust; CUB; and what Thrust has of Boost.
 CCCL = "Apache-2.0 WITH LLVM-exception AND Apache-2.0 AND BSD-3-Clause AND BSL-1.0"
 
+# The file with the licences, in `.dist-info/licenses`, in a folder of its own: a project may have a file of any name
+# there (PEP 639). Its name is fixed, because METADATA lists it, and is written before there is a Toolchain (PEP 517).
+LICENCES = "compiled-in/LICENSES.txt"
+
 Facts = Mapping[str, Mapping[str, Any]]
 
 
@@ -134,3 +138,25 @@ def without_text(components: Iterable[Component]) -> Iterator[str]:
                 f"note: no text was found of the licence of {each.name} ({each.licence}), which is in "
                 f"{', '.join(each.libraries)}; before you publish the wheel, add it to license-files in pyproject.toml"
             )
+
+
+def licence_texts(components: Iterable[Component]) -> bytes:
+    """The file: what is compiled in, on what terms, and their texts; a text that two components share is there once."""
+    return "\n".join(_lines(components)).encode("utf-8")
+
+
+def _lines(components: Iterable[Component]) -> Iterator[str]:
+    yield "What is compiled or linked into the libraries of this wheel besides its own sources, and the licences."
+    first: dict[str, str] = {}
+    for each in components:
+        yield from ("", "=" * 80, f"{each.name} {each.version}".rstrip(), f"licence: {each.licence}")
+        yield from (f"what: {each.what}", f"in: {', '.join(each.libraries)}")
+        if not each.texts:
+            yield "text: none was found" if each.asks_for_text else "text: not needed beside a binary"
+        for found in each.texts:
+            if found.text in first:
+                yield f"text: {found.file}, as under {first[found.text]}"
+            else:
+                first[found.text] = each.name
+                yield from (f"text: {found.file}", "", found.text.strip())
+    yield ""

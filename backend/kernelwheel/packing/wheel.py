@@ -22,8 +22,8 @@ from ..runtime.errors import BuildError
 from ..runtime.sources import package_path
 from ..store import manifest_file
 from ..store.archive import native_folder
-from . import licences, sbom
-from .components import Component
+from . import sbom
+from .components import LICENCES, Component, licence_texts
 from .core_metadata import completed, field_of
 from .module_files import module_files, top_level
 from .setuptools_project import variable_set
@@ -44,11 +44,6 @@ class Contents:
     platform: str  # the wheel's platform tag, `manylinux_2_28_x86_64`
     components: tuple[Component, ...] = ()  # what is compiled or linked into the Artifact
     build_tag: str = ""  # the wheel's build number, which says which torch it is for; may be empty
-
-    @property
-    def package(self) -> str:
-        """The import name of the package."""
-        return self.artifact.manifest.package
 
     @property
     def extensions(self) -> list[Extension]:
@@ -75,7 +70,7 @@ def _descriptions(contents: Contents, metadata: str, name: str) -> Iterator[tupl
     distribution, version, licence = (field_of(metadata, each) for each in ("Name", "Version", "License-Expression"))
     about = (canonicalize_name(distribution), version, licence, contents.epoch)
     yield f"sboms/{name}.cdx.json", sbom.document(contents.artifact.manifest, contents.components, *about)
-    yield f"licenses/{licences.FILE}", licences.licence_texts(contents.components)
+    yield f"licenses/{LICENCES}", licence_texts(contents.components)
 
 
 def runtime_files(folder: str) -> Iterator[tuple[str, bytes]]:
@@ -103,17 +98,17 @@ def add_artifact(pure: Path, destination: Path, contents: Contents) -> str:
         binding = manifest.plan["target"]["binding"]
         changed = {
             facts: _retagged(source.read(facts).decode("utf-8"), tag, contents.build_tag).encode("utf-8"),
-            metadata: completed(declared, binding["torch"] if binding else None, [licences.FILE]).encode("utf-8"),
+            metadata: completed(declared, binding["torch"] if binding else None, [LICENCES]).encode("utf-8"),
         }
         extensions = contents.extensions
         names = f"{source.dist_info_path}/top_level.txt"
         old = source.read(names).decode("utf-8") if names in source.namelist() else ""
-        changed[names] = top_level(old, contents.package, [each.name for each in extensions]).encode("utf-8")
+        changed[names] = top_level(old, manifest.package, [each.name for each in extensions]).encode("utf-8")
         descriptions = _descriptions(contents, declared, source.parsed_filename["name"])
-        runtime = f"{package_path(contents.package)}/_kernelwheel"
+        runtime = f"{package_path(manifest.package)}/_kernelwheel"
         added = chain(
             runtime_files(runtime),
-            module_files(extensions, contents.package, field_of(declared, "Name")),
+            module_files(extensions, manifest.package, field_of(declared, "Name")),
             contents.members(),
             ((f"{source.dist_info_path}/{name}", data) for name, data in descriptions),
         )
