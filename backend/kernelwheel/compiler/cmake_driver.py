@@ -32,8 +32,7 @@ BUILD_TYPE = "Release"
 class Job:
     """What CMake is run for."""
 
-    # the folder with `src`, `recipe` (KernelWheel.cmake) and `build`, which may have objects of an earlier run
-    work: Path
+    work: Path  # the folder with `src`, `recipe` (KernelWheel.cmake) and `build`, of an earlier run or empty
     environment: Mapping[str, str]  # what CMake and the compilers see
     cache: Mapping[str, Any]  # CMake's cache entries
     rests_on: tuple[str, ...]  # what else CMake reads only once; if it changes, CMake configures from scratch

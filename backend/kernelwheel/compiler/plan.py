@@ -54,12 +54,9 @@ class Plan:
     platform: str  # such as `linux-x86_64`
     abi: str = "stable"  # `stable` or `torch`; what a CMakeLists.txt builds, see `PackageFacts`
     extensions: tuple[Extension, ...] = ()  # what is built without a CMakeLists.txt, in the order of their names
-    # the digests of all that CMake and the compilers are told; see cmake_inputs.py
-    recipe: Mapping[str, str] = field(default_factory=dict)
-    # one digest for each origin (torch, the system, …) of the headers there that the sources can reach
-    headers: Mapping[str, str] = field(default_factory=dict)
-    # sha256 of each library for the CPU that is not compiled, but taken from a wheel of the same sources
-    taken: Mapping[str, str] = field(default_factory=dict)
+    recipe: Mapping[str, str] = field(default_factory=dict)  # digests of all that is told to CMake and the compilers
+    headers: Mapping[str, str] = field(default_factory=dict)  # by origin, the digest of those that sources can reach
+    taken: Mapping[str, str] = field(default_factory=dict)  # sha256 of the libraries that are taken from a wheel
 
     def to_json(self) -> dict[str, Any]:
         """The Plan's three parts as plain JSON values, with the schema number of Plans."""

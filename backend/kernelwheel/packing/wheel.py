@@ -38,8 +38,7 @@ class Contents:
     """What the wheel contains besides the Python files."""
 
     artifact: Artifact
-    # the folder of the source files, which go into `src/` in the Artifact's folder, for a compile at run time
-    sources: Path
+    sources: Path  # the folder of the source files, which go into `src/` beside the libraries
     epoch: int  # the timestamp of every file in the wheel, in seconds since 1970; not the builder's clock
     platform: str  # the wheel's platform tag, `manylinux_2_28_x86_64`
     components: tuple[Component, ...] = ()  # what is compiled or linked into the Artifact

@@ -42,8 +42,7 @@ class Extension:
     name: str  # where it is imported from, `simple_knn._C`
     kind: Kind
     cuda: CudaNeed  # whether it can be built without CUDA (`optional`), with CUDA only, or has nothing to do with it
-    # C++ and CUDA files; patterns, until `source_files.find_sources` replaces them by the files that match
-    sources: tuple[str, ...]
+    sources: tuple[str, ...]  # C++ and CUDA files; patterns, until `source_files.find_sources` looks for them
     cuda_sources: tuple[str, ...]  # C++ files that are compiled only with CUDA, as CUDA files are
     include_dirs: tuple[str, ...]  # folders with headers
     define: tuple[str, ...]  # macros, `NAME` or `NAME=VALUE`
@@ -55,8 +54,7 @@ class Extension:
     libraries: tuple[str, ...]  # further libraries to link, `cublas`
     archs: str  # the architectures of its kernels, if they are for one family of GPUs only; empty: those of the build
     exclude: tuple[str, ...] = ()  # patterns of files that are left out
-    # whether the package loads it by its path, so that the library itself lies where its name says
-    by_path: bool = False
+    by_path: bool = False  # whether the library itself lies where its name says, as the package loads it by its path
 
     @property
     def module(self) -> str:

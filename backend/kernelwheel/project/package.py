@@ -58,8 +58,7 @@ class PackageFacts(NamedTuple):
     # imports and that use all of torch's C++ API. With extensions, their kinds say that
     abi: Abi = "stable"
     extensions: tuple[Extension, ...] = ()  # what is built without a CMakeLists.txt
-    # the files of the extensions, relative to `sources`; None without extensions, and until `located`
-    files: tuple[str, ...] | None = None
+    files: tuple[str, ...] | None = None  # of the extensions, below `sources`; None without them or until `located`
 
     @property
     def binds_torch(self) -> bool:
