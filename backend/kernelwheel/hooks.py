@@ -1,4 +1,7 @@
-"""The PEP 517 and PEP 660 hooks, which add compiled kernels to the wheels that setuptools builds."""
+"""The PEP 517 and PEP 660 hooks, which add compiled kernels to the wheels that setuptools builds.
+
+They run in the root of the project (PEP 517).
+"""
 
 from __future__ import annotations
 
@@ -82,7 +85,7 @@ def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings: C
     Only for libraries that are bound to one torch, that torch must be installed.
     """
     ours, theirs = _split(config_settings)
-    facts, options = _read_project()
+    facts, options = read_project(Path.cwd())
     torch = _bound_torch(facts, build_settings.resolve(facts.import_name, options, os.environ, ours))
     with outside_checkout(torch.version_tag):
         name = str(build_meta.prepare_metadata_for_build_wheel(metadata_directory, theirs))
@@ -118,7 +121,7 @@ def get_requires_for_build_editable(config_settings: Config = None) -> list[str]
 @errors_as_messages()
 def build_sdist(sdist_directory: str, config_settings: Config = None) -> str:
     """The sdist from setuptools, with the native sources."""
-    facts, options = _read_project()
+    facts, options = read_project(Path.cwd())
     facts = facts.located(Path.cwd())
     epoch = build_settings.resolve(facts.import_name, options, os.environ).source_date_epoch
     with outside_checkout():
@@ -137,7 +140,7 @@ def build_editable(wheel_directory: str, config_settings: Config = None, metadat
         SettingsError: `-C` settings were given. They would be lost by the first use, when kernels are compiled.
     """
     ours, theirs = _split(config_settings)
-    facts, options = _read_project()
+    facts, options = read_project(Path.cwd())
     if ours:
         variables = [build_settings.option_of(key, build_settings.CONFIG).variable(facts.import_name) for key in ours]
         raise SettingsError(
@@ -191,7 +194,7 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
 
 def _job(ours: Mapping[str, Any]) -> CompileJob:
     """What the compiler is asked for this checkout's wheel; its version is not known yet."""
-    facts, options = _read_project()
+    facts, options = read_project(Path.cwd())
     facts = facts.located(Path.cwd())
     chosen = build_settings.resolve(facts.import_name, options, os.environ, ours)
     sources = Path(facts.sources).resolve()
@@ -211,10 +214,6 @@ def _artifact_of(answer: CompileAnswer, package: str) -> Artifact:
 
 def _say(line: str) -> None:
     print_line(line, to_stdout=True)  # the front end shows it (pip: with -v)
-
-
-def _read_project() -> tuple[PackageFacts, dict[str, Any]]:
-    return read_project(Path.cwd())  # PEP 517: hooks run in the project's root
 
 
 class _Bound(NamedTuple):

@@ -78,9 +78,9 @@ def compile_plan(
                 generated |= {f"torch-stubs/{name}": text for name, text in stub_files(toolchain.torch).items()}
             prepare_workdir(work, plan, toolchain, source_root, headers, generated)
             say(f"compiling {plan.package} {plan.version}, {plan.kernels}: {work}")
-            at_once = plan_jobs(jobs, find_resources())
-            say(f"compilers at once: {at_once.count}: {at_once.because}")
-            cmake_build.run(work, plan, toolchain, headers, at_once.count, caller, say)
+            at_once, because = plan_jobs(jobs, find_resources())
+            say(f"compilers at once: {at_once}: {because}")
+            cmake_build.run(work, plan, toolchain, headers, at_once, caller, say)
             check_headers(plan, headers, headers_read(work))
             if wheel:
                 _take(plan, wheel, work / "out")
