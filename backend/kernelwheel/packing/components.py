@@ -94,18 +94,19 @@ def components_of(manifest: Manifest, facts: Facts) -> tuple[Component, ...]:
     toolkit = manifest.plan["tools"]["toolkit"] or {}
     found = []
     for name, version, libraries in _found(manifest, facts):
-        of, (kind, namespace, project, prefix) = _ABOUT[name], _ABOUT[name].purl
+        about = _ABOUT[name]
+        kind, namespace, project, prefix = about.purl
         found.append(
             Component(
                 name=name,
                 version=version,
                 purl=PackageURL(kind, namespace, project, prefix + version if version else None).to_string(),
-                licence=of.licence,
-                what=of.what,
+                licence=about.licence,
+                what=about.what,
                 libraries=tuple(library.file for library in libraries),
                 sha256=toolkit.get("cudart_static", "") if name == "cuda-runtime" else "",
-                texts=tuple(LicenceText(*each) for each in facts[name]["texts"]) if of.asks_for_text else (),
-                asks_for_text=of.asks_for_text,
+                texts=tuple(LicenceText(*each) for each in facts[name]["texts"]) if about.asks_for_text else (),
+                asks_for_text=about.asks_for_text,
             )
         )
     return tuple(sorted(found, key=lambda component: component.name))
