@@ -1,4 +1,7 @@
-"""The PEP 517 and PEP 660 hooks, which add compiled kernels to the wheels that setuptools builds."""
+"""The PEP 517 and PEP 660 hooks, which add compiled kernels to the wheels that setuptools builds.
+
+They run in the root of the project (PEP 517).
+"""
 
 from __future__ import annotations
 
@@ -30,24 +33,16 @@ with requirements.imports_checked_later():
     from .compiler.toolchain.binding import torch_release
     from .compiler.toolchain.torch_files import Torch, find_torch
     from .compiler.tools import programs_to_install
-    from .packing import (
-        abi_audit,
-        editable,
-        licences,
-        module_files,
-        other_torch,
-        sdist,
-        tags,
-        wheel,
-    )
-    from .packing.components import components_of, without_text
-    from .packing.core_metadata import completed, field_of
+    from .packing import abi_audit, editable, module_files, other_torch, sdist, tags, wheel
+    from .packing.components import LICENCES, components_of, without_text
+    from .packing.core_metadata import completed
     from .packing.setuptools_project import outside_checkout, variable_set
     from .project.package import PackageFacts, read_project, source_root
     from .project.source_files import source_digests
     from .runtime import compiler_process
     from .runtime import manifest as manifests
     from .runtime.artifact import Artifact
+    from .runtime.content import can_use_cuda
     from .runtime.request import CompileAnswer, CompileRequest
     from .runtime.sources import package_path
 
@@ -90,11 +85,11 @@ def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings: C
     Only for libraries that are bound to one torch, that torch must be installed.
     """
     ours, theirs = _split(config_settings)
-    facts, options = _read_project()
+    facts, options = read_project(Path.cwd())
     torch = _bound_torch(facts, build_settings.resolve(facts.import_name, options, os.environ, ours))
     with outside_checkout(torch.version_tag):
         name = str(build_meta.prepare_metadata_for_build_wheel(metadata_directory, theirs))
-    _complete(Path(metadata_directory) / name / "METADATA", torch.version, licences.FILE)
+    _complete(Path(metadata_directory) / name / "METADATA", torch.version, LICENCES)
     return name
 
 
@@ -126,7 +121,7 @@ def get_requires_for_build_editable(config_settings: Config = None) -> list[str]
 @errors_as_messages()
 def build_sdist(sdist_directory: str, config_settings: Config = None) -> str:
     """The sdist from setuptools, with the native sources."""
-    facts, options = _read_project()
+    facts, options = read_project(Path.cwd())
     facts = facts.located(Path.cwd())
     epoch = build_settings.resolve(facts.import_name, options, os.environ).source_date_epoch
     with outside_checkout():
@@ -145,7 +140,7 @@ def build_editable(wheel_directory: str, config_settings: Config = None, metadat
         SettingsError: `-C` settings were given. They would be lost by the first use, when kernels are compiled.
     """
     ours, theirs = _split(config_settings)
-    facts, options = _read_project()
+    facts, options = read_project(Path.cwd())
     if ours:
         variables = [build_settings.option_of(key, build_settings.CONFIG).variable(facts.import_name) for key in ours]
         raise SettingsError(
@@ -178,10 +173,10 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
     with tempfile.TemporaryDirectory() as temporary, outside_checkout(bound.version_tag):
         with variable_set("SOURCE_DATE_EPOCH", str(chosen.source_date_epoch)):  # setuptools uses it too
             pure = Path(temporary) / build_meta.build_wheel(temporary, theirs, metadata_directory)
-        wheel.refuse_native_files(pure)
-        module_files.refuse_clashes(facts.extensions, facts.import_name, wheel.members_of(pure))
-        content = {**job.content, "version": _version(pure)}
-        request = CompileRequest(content, job.sources, chosen, None, scratch=Path(temporary) / "artifact")
+        version, members = wheel.read_pure(pure)
+        module_files.refuse_clashes(facts.extensions, facts.import_name, members)
+        content, scratch = {**job.content, "version": version}, Path(temporary) / "artifact"
+        request = CompileRequest(content, job.sources, chosen, None, scratch=scratch)
         answer = compiler_process.ask(request, _say, {})
         artifact = _artifact_of(answer, facts.import_name)
         tag = tags.platform_tag(artifact.files, chosen, answer.packing["torch_libraries"])
@@ -189,13 +184,7 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
         for line in (abi_audit.audit(artifact), *tags.tag_lines(tag), *without_text(components)):
             _say(line)
         contents = wheel.Contents(
-            facts.native,
-            artifact,
-            job.sources,
-            chosen.source_date_epoch,
-            tag.platform,
-            components,
-            bound.build_tag,
+            artifact, job.sources, chosen.source_date_epoch, tag.platform, components, bound.build_tag
         )
         name = wheel.add_artifact(pure, Path(wheel_directory), contents)
     libraries = ", ".join(f"{lib.file} ({lib.size / 1e6:.2f} MB)" for lib in artifact.manifest.libraries)
@@ -205,13 +194,13 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
 
 def _job(ours: Mapping[str, Any]) -> CompileJob:
     """What the compiler is asked for this checkout's wheel; its version is not known yet."""
-    facts, options = _read_project()
+    facts, options = read_project(Path.cwd())
     facts = facts.located(Path.cwd())
     chosen = build_settings.resolve(facts.import_name, options, os.environ, ours)
-    if not facts.can_use_cuda:
-        chosen = chosen.changed("cuda", "off", Origin("no extension uses CUDA"))
     sources = Path(facts.sources).resolve()
     content = facts.content("0", source_digests(sources, facts.files), chosen.content(cuda=True))
+    if not can_use_cuda(content):
+        chosen = chosen.changed("cuda", "off", Origin("no extension uses CUDA"))
     return CompileJob(content, sources, chosen)
 
 
@@ -225,10 +214,6 @@ def _artifact_of(answer: CompileAnswer, package: str) -> Artifact:
 
 def _say(line: str) -> None:
     print_line(line, to_stdout=True)  # the front end shows it (pip: with -v)
-
-
-def _read_project() -> tuple[PackageFacts, dict[str, Any]]:
-    return read_project(Path.cwd())  # PEP 517: hooks run in the project's root
 
 
 class _Bound(NamedTuple):
@@ -262,21 +247,8 @@ def _modules_of(package: str) -> list[str]:
 
 
 def _split(config: Config) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split the config settings into ours and those for setuptools, with --quiet: its file lists would hide the rest.
-
-    Raises:
-        SettingsError: one of ours is invalid. Every hook checks, so that the first one called reports it.
-    """
+    """Split the config settings into ours and those for setuptools, with --quiet: its lists of files hide the rest."""
     config = dict(config or {})
     theirs = {key: config.pop(key) for key in SETUPTOOLS_KEYS if key in config}
-    build_settings.resolve("", {}, {}, config)
+    build_settings.resolve("", {}, {}, config)  # every hook checks ours, so that the first one called reports an error
     return config, {"--quiet": "1", **theirs}
-
-
-def _version(pure: Path) -> str:
-    """The version in the metadata written by setuptools."""
-    from wheel.wheelfile import WheelFile
-
-    with WheelFile(pure) as archive:
-        metadata = archive.read(f"{archive.dist_info_path}/METADATA").decode("utf-8")
-    return field_of(metadata, "Version")

@@ -95,13 +95,7 @@ def _without_cuda(project: Path, run: SetupRun, source: bytes, notes: AdoptionNo
 def adopted_tables(
     project: Path, run: SetupRun, without_cuda: SetupRun | None, notes: AdoptionNotes
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The tables [build-system] and [tool.kernelwheel] for a project.
-
-    Args:
-        project: its folder.
-        run: what its setup.py does where there is CUDA.
-        without_cuda: what it does where there is none, if it works there.
-        notes: where to tell what is lost.
+    """The tables [build-system] and [tool.kernelwheel] for a project; what is lost goes to `notes`.
 
     Raises:
         KernelWheelError: there is no extension of torch's, or pyproject.toml cannot be read.
@@ -183,11 +177,6 @@ def _home(names: Sequence[str], name: str, packages: Sequence[str], notes: Adopt
 
     For extensions at the top level, it is the package with the project's name, or the only one, else an extension
     itself. No other package is taken: importing it would run its `__init__.py`, which need not work by itself.
-
-    Args:
-        names: those of the extensions.
-        name: the project's.
-        packages: what setup() was given.
     """
     above = list(dict.fromkeys(each.partition(".")[0] for each in names if "." in each))
     if len(above) > 1:
@@ -215,11 +204,7 @@ def _build_system(cuda: bool, old: Mapping[str, Any], notes: AdoptionNotes) -> d
 
 
 def _edited(project: Path, run: SetupRun, without_cuda: SetupRun | None, source: bytes) -> bytes:
-    """The text of setup.py without its extensions.
-
-    Raises:
-        KernelWheelError: it is not certain what to take out, or the rest does not give the same to setup().
-    """
+    """The text of setup.py without its extensions, if it is certain what to take out, and the rest does the same."""
     # Without ext_modules and packages, setuptools would look for packages by itself.
     instead: dict[str, list[str]] = {} if run.lists_modules else {"packages": []}
     torch_s = {name: kind is None for name, kind in run.commands.items()}

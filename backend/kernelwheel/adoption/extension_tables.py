@@ -25,15 +25,10 @@ Table = dict[str, Any]
 
 @dataclass(frozen=True)
 class AdoptionNotes:
-    """What a maintainer must be told.
+    """What a maintainer must be told."""
 
-    Attributes:
-        untranslated: what pyproject.toml does not have, and why.
-        remarks: what is as it should be, and yet worth a look.
-    """
-
-    untranslated: list[str] = field(default_factory=list)
-    remarks: list[str] = field(default_factory=list)
+    untranslated: list[str] = field(default_factory=list)  # what pyproject.toml does not have, and why
+    remarks: list[str] = field(default_factory=list)  # what is as it should be, and yet worth a look
 
 
 def translate(extension: RecordedExtension, places: Places, notes: AdoptionNotes) -> tuple[Table, list[str]]:

@@ -25,10 +25,8 @@ def without_extensions(source: bytes, torch_commands: Mapping[str, bool], instea
     Statements, imports and entries of lists go; every other byte stays. Whether the result does the same otherwise,
     its run must show.
 
-    Args:
-        source: the text.
-        torch_commands: the names of the commands in `cmdclass`, and whether each is torch's own class.
-        instead: the argument to give in place of `ext_modules`, if one is to be.
+    `torch_commands` are the names of the commands in `cmdclass`, and whether each is torch's own class; `instead` is
+    the argument to give in place of `ext_modules`, if one is to be.
 
     Raises:
         ValueError: it is not certain what to take out; says why.
@@ -155,11 +153,7 @@ def _loaded(nodes: Iterable[ast.AST], without: Collection[ast.AST] = ()) -> Iter
 
 
 def _cut(source: bytes, tree: ast.Module, gone: set[ast.AST], instead: bytes) -> bytes:
-    """The text without some nodes.
-
-    Raises:
-        ValueError: one is not on lines of its own.
-    """
+    """The text without some nodes, which must be on lines of their own."""
     starts = [0]
     for line in source.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
@@ -202,11 +196,7 @@ def _without_item(source: bytes, start: int, end: int) -> bytes:
 
 
 def _without_lines(source: bytes, start: int, end: int, needs_pass: bool) -> bytes:
-    """The text without the lines of a statement.
-
-    Raises:
-        ValueError: they have something else as well.
-    """
+    """The text without the lines of a statement, which must have nothing else."""
     line = source.rfind(b"\n", 0, start) + 1
     rest = _LINE_END.match(source, end)
     if source[line:start].strip() or not rest:

@@ -29,17 +29,11 @@ _ABSOLUTE = re.compile(r"""(?:^|[=,:;"'\s]|-L|-B|-iquote|-idirafter|-include)(/[
 
 
 class Places(NamedTuple):
-    """What paths in a setup.py are measured by.
+    """What paths in a setup.py are measured by."""
 
-    Attributes:
-        project: its folder, resolved.
-        brought: folders of torch and of the toolkit; what lies in them, a build finds by itself.
-        searched: folders that a build searches anyway.
-    """
-
-    project: Path
-    brought: tuple[str, ...]
-    searched: tuple[str, ...]
+    project: Path  # its folder, resolved
+    brought: tuple[str, ...]  # folders of torch and of the toolkit; what lies in them, a build finds by itself
+    searched: tuple[str, ...]  # folders that a build searches anyway
 
     def relative(self, text: str) -> str | None:
         """A path relative to the project; None if it leaves the project, or leads into an environment inside it."""
@@ -60,25 +54,15 @@ class Places(NamedTuple):
 
 
 class SortedFlags(NamedTuple):
-    """The flags of one compiler, or of the linker.
+    """The flags of one compiler, or of the linker."""
 
-    Attributes:
-        kept: what stays a flag.
-        include_dirs: folders of headers, as they were written.
-        link_dirs: folders of libraries, as they were written.
-        libraries: the names of libraries.
-        archs: nvcc's flags that choose architectures, each in one word.
-        old_standards: flags for a C++ standard up to C++17, which torch's own replaces.
-        of_this_machine: what names a place on this machine.
-    """
-
-    kept: list[str]
-    include_dirs: list[str]
-    link_dirs: list[str]
-    libraries: list[str]
-    archs: list[str]
-    old_standards: list[str]
-    of_this_machine: list[str]
+    kept: list[str]  # what stays a flag
+    include_dirs: list[str]  # folders of headers, as they were written
+    link_dirs: list[str]  # folders of libraries, as they were written
+    libraries: list[str]  # the names of libraries
+    archs: list[str]  # nvcc's flags that choose architectures, each in one word
+    old_standards: list[str]  # flags for a C++ standard up to C++17, which torch's own replaces
+    of_this_machine: list[str]  # what names a place on this machine
 
 
 def sort_flags(flags: Sequence[str], places: Places) -> SortedFlags:

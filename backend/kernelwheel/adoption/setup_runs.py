@@ -19,17 +19,11 @@ _QUOTED_LINES = 12
 
 @dataclass(frozen=True)
 class RecordedExtension:
-    """One of the ext_modules of a setup.py.
+    """One of the ext_modules of a setup.py."""
 
-    Attributes:
-        name: its import name.
-        made_by: `CUDAExtension` or `CppExtension`, torch's functions; otherwise the name of its class.
-        fields: the attributes of setuptools' Extension, by their names.
-    """
-
-    name: str
-    made_by: str
-    fields: Mapping[str, Any]
+    name: str  # its import name
+    made_by: str  # `CUDAExtension` or `CppExtension`, torch's functions; otherwise the name of its class
+    fields: Mapping[str, Any]  # the attributes of setuptools' Extension, by their names
 
     def listed(self, field: str) -> list[Any]:
         """A field that is a list, without None in it; empty without one."""
@@ -44,33 +38,19 @@ class RecordedExtension:
 
 @dataclass(frozen=True)
 class SetupRun:
-    """What a setup.py gave to setup() in one run.
+    """What a setup.py gave to setup() in one run."""
 
-    Attributes:
-        extensions: its ext_modules.
-        commands: its cmdclass: for each command the name of its class, None if that is torch's.
-        arguments: all other arguments.
-        name: the distribution's, also if setup.cfg or pyproject.toml has it.
-        packages: likewise; None if they are not listed.
-        lists_modules: whether packages or single modules are listed, so that setuptools does not look for them.
-        calls: how often setup() was called; the other fields are of the first call.
-        cuda: the torch.version.cuda that it was told.
-        asked_capability: whether it asked for the compute capability of the GPU that it was told of.
-        brought_folders: of torch and of the toolkit; what lies in them, a build finds by itself.
-        searched_folders: of headers, Python's and the compiler's, that a build searches anyway.
-    """
-
-    extensions: tuple[RecordedExtension, ...]
-    commands: Mapping[str, str | None]
-    arguments: Mapping[str, Any]
-    name: str | None
-    packages: list[str] | None
-    lists_modules: bool
-    calls: int
-    cuda: str | None
-    asked_capability: bool
-    brought_folders: tuple[str, ...]
-    searched_folders: tuple[str, ...]
+    extensions: tuple[RecordedExtension, ...]  # its ext_modules
+    commands: Mapping[str, str | None]  # its cmdclass: for each command the name of its class, None if that is torch's
+    arguments: Mapping[str, Any]  # all other arguments
+    name: str | None  # the distribution's, also if setup.cfg or pyproject.toml has it
+    packages: list[str] | None  # likewise; None if they are not listed
+    lists_modules: bool  # whether packages or single modules are listed, so that setuptools does not look for them
+    calls: int  # how often setup() was called; the other fields are of the first call
+    cuda: str | None  # the torch.version.cuda that it was told
+    asked_capability: bool  # whether it asked for the compute capability of the GPU that it was told of
+    brought_folders: tuple[str, ...]  # of torch and of the toolkit; what lies in them, a build finds by itself
+    searched_folders: tuple[str, ...]  # of headers, Python's and the compiler's, that a build searches anyway
 
 
 def run_setup_script(
@@ -80,14 +60,10 @@ def run_setup_script(
     source: bytes,
     importable: bool = True,
 ) -> SetupRun:
-    """Run a project's setup.py where it is.
+    """Run a text as the setup.py of a project, where that is.
 
-    Args:
-        project: its folder, resolved.
-        machine: what it is told that there is: a CUDA toolkit and a GPU, or neither.
-        environ: the environment.
-        source: the text of setup.py.
-        importable: whether it can import the project's modules, as setuptools' older backend lets it.
+    It is told that there are a CUDA toolkit and a GPU, or neither; if `importable`, it can import the project's
+    modules, as setuptools' older backend lets it.
 
     Raises:
         KernelWheelError: it does not get as far as setup().

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from ..project import arch_choice
 from ..project.arch_choice import ArchList
+from ..runtime import compiler_process
 from ..runtime.architectures import Arch
 from ..runtime.artifact import Artifact
 from ..runtime.compatible import Mismatch
@@ -17,6 +19,7 @@ from ..runtime.host import Host
 from ..runtime.installed import InstalledPackage
 from ..runtime.kernels import Kernels
 from ..runtime.manifest import Library
+from ..runtime.request import CompileRequest
 from ..runtime.selection import Request
 from ..runtime.settings import DEFAULT, Origin, Settings
 
@@ -26,13 +29,8 @@ def build(
 ) -> tuple[Artifact, bool]:
     """Return an available Artifact that fits or was compiled just now, and whether it was. Loads nothing, needs no GPU.
 
-    Args:
-        package: the package that needs kernels.
-        host: the machine, including its visible GPUs if `cuda` is set.
-        cuda: CUDA and CPU kernels, or only CPU kernels.
-        archs: the architectures to serve, in the syntax of TORCH_CUDA_ARCH_LIST; if empty, the option `archs`, or else
-            the GPUs visible to this process, or else a wheel's default list.
-        say: receives progress, one line per call.
+    With `cuda`, the Host must know its GPUs, and the Artifact serves `archs`, in the syntax of TORCH_CUDA_ARCH_LIST; if
+    that is empty, the option `archs`, or else the GPUs visible to this process, or else a wheel's default list.
 
     Raises:
         KernelWheelError: the wheel's Artifact is damaged, or one had to be compiled and that failed.
@@ -72,7 +70,7 @@ def lacking(
         if targets and all(_covers(each, targets) for each in libraries):
             return ()
         origin = manifest.built_with.get("settings", {}).get("archs", {}).get("origin")
-        if not targets and (host.capabilities or artifact.store is None or origin == str(DEFAULT)):
+        if not targets and (host.capabilities or artifact.guard is None or origin == str(DEFAULT)):
             return ()
     sass = sorted({Arch.from_string(arch) for each in libraries for arch in each.sass})
     ptx = sorted({Arch.from_string(arch) for each in libraries for arch in each.ptx})
@@ -100,6 +98,18 @@ def _covers(library: Library, targets: ArchList) -> bool:
 def build_settings(package: InstalledPackage, archs: str) -> Settings:
     """The effective settings, with the architectures of the command line, if any, in place of their own."""
     return package.settings.changed("archs", archs, Origin("--archs")) if archs else package.settings
+
+
+def preview(
+    requests: Sequence[CompileRequest], machine: CompileRequest | None, environ: Mapping[str, str]
+) -> dict[str, Any]:
+    """What would be compiled for these requests, and with what, as the compiler says.
+
+    `plans`, for each request `{"plan": …}` or `{"error": …}`, and `toolchain`, what is found for `machine`.
+    """
+    question = {"requests": [each.to_json() for each in requests], "machine": machine and machine.to_json()}
+    answer: dict[str, Any] = compiler_process.send({"dry-run": question}, lambda line: None, environ)
+    return answer
 
 
 def wants_cuda(kernels: Kernels, choice: str | None) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 from ..project import arch_choice
 from ..runtime import cache_commands, progress
 from ..runtime.artifact import Artifact
-from ..runtime.cache_commands import Command, add_json, show, show_cleaning
+from ..runtime.cache_commands import OF_KERNELWHEEL, Command, add_json, show, show_cleaning
 from ..runtime.errors import IncompatibleArtifactError, SettingsError, command
 from ..runtime.kernels import Kernels
 from ..runtime.presentation import size_text, targets_text
@@ -37,7 +37,7 @@ def _build(args: argparse.Namespace, kernels: Kernels) -> int:
         "fingerprint": artifact.manifest.fingerprint,
         "kernels": targets,
     }
-    where = "the wheel" if artifact.store is None else "a store"
+    where = "the wheel" if artifact.guard is None else "a store"
     how = "compiled" if compiled else f"nothing to compile, {where} has it"
     show(args, view, f"{how}: {targets}\n{artifact.folder}")
     return 0
@@ -145,17 +145,11 @@ def _import_options(parser: argparse.ArgumentParser) -> None:
 
 COMMANDS = {
     **cache_commands.COMMANDS,
-    "build": Command(_build, "compile kernels ahead of the first call, if none fit; needs no GPU", _build_options),
-    "explain": Command(
-        explain.run, "explain why no kernels were found: show the closest match and how it differs", _build_options
-    ),
-    "prune": Command(
-        _prune,
-        "remove damaged entries, leftovers and the entries that the options select; default: those of other versions",
-        _prune_options,
-    ),
-    "export": Command(_export, "export the kernels that this machine uses to a file", _export_options),
-    "import": Command(_import, "import kernels from an exported file or a wheel", _import_options),
+    "build": Command(_build, OF_KERNELWHEEL["build"], _build_options),
+    "explain": Command(explain.run, OF_KERNELWHEEL["explain"], _build_options),
+    "prune": Command(_prune, OF_KERNELWHEEL["prune"], _prune_options),
+    "export": Command(_export, OF_KERNELWHEEL["export"], _export_options),
+    "import": Command(_import, OF_KERNELWHEEL["import"], _import_options),
 }
 
 

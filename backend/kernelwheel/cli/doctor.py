@@ -15,11 +15,11 @@ from ..runtime.doctor import (
     damage,
     failures,
     findings_text,
-    foresee_calls,
     if_compiled,
     kernels_text,
     look_at_stores,
     machine_text,
+    predict_calls,
     require_store,
 )
 from ..runtime.errors import BuildError, KernelWheelError, from_json
@@ -30,7 +30,7 @@ from ..runtime.presentation import call_row, rows_text, view_selection
 from ..runtime.request import CompileRequest
 from ..runtime.selection import Request, Selection
 from . import installation
-from .dry_run import preview
+from .cache_build import preview
 from .installation import Installation
 from .manifest_text import manifest_text, settings_text
 
@@ -46,13 +46,7 @@ def run(args: argparse.Namespace, kernels: Kernels) -> int:
 
 
 def examine(kernels: Kernels, environ: Mapping[str, str], path: Sequence[str]) -> dict[str, Any]:
-    """Everything `doctor` reports, as plain JSON values; `findings` are what a person should act on.
-
-    Args:
-        kernels: the package's kernels in this process; the GPUs are probed here.
-        environ: the process environment, for the compilers' PATH and for variables that change what is found.
-        path: sys.path.
-    """
+    """Everything `doctor` reports, as plain JSON values; `findings` are what a person should act on; probes GPUs."""
     kernels.probe_gpus()
     package, host = kernels.installed, kernels.host
     stores, findings = look_at_stores(package, host)
@@ -75,7 +69,7 @@ def predict(package: InstalledPackage, host: Host) -> tuple[list[Selection], Map
 
     There is no toolchain to look for if the package's settings or sources cannot be read.
     """
-    calls = foresee_calls(package, host)
+    calls = predict_calls(package, host)
     asked = [_ask(package, host, call.request) if call.outcome == "compile" else None for call in calls]
     requests = [each for each in asked if isinstance(each, CompileRequest)]
     machine = _machine(package, host)

@@ -13,7 +13,7 @@ from ..runtime.cache_commands import show
 from ..runtime.compatible import Mismatch
 from ..runtime.compile_into_store import compile_request
 from ..runtime.errors import KernelWheelError, from_json
-from ..runtime.find import foresee
+from ..runtime.find import predict
 from ..runtime.host import Host
 from ..runtime.installed import InstalledPackage
 from ..runtime.inventory import take_inventory
@@ -21,7 +21,6 @@ from ..runtime.kernels import Kernels
 from ..runtime.selection import Request, against
 from ..runtime.settings import Settings
 from . import cache_build
-from .dry_run import preview
 
 
 class Candidate(NamedTuple):
@@ -39,7 +38,7 @@ def run(args: argparse.Namespace, kernels: Kernels) -> int:
     cuda = cache_build.wants_cuda(kernels, args.cuda)
     host = kernels.host  # with its GPUs, if they count
     request = cache_build.build_request(package, host, cuda, archs)
-    selection = foresee(package, host, request, Artifact.verify)
+    selection = predict(package, host, request, Artifact.verify)
     found = selection.artifact.folder if selection.artifact else None
     answer = {} if found else _ask(package, host, request, cache_build.build_settings(package, archs))
     no_plan = str(from_json(answer["error"])) if "error" in answer else None
@@ -71,7 +70,7 @@ def _ask(package: InstalledPackage, host: Host, request: Request, settings: Sett
     """What the compiler says would be compiled: a Plan, or an error."""
     try:
         asked = compile_request(package, host, request, settings)
-        answer: Mapping[str, Any] = preview([asked], None, package.environ)["plans"][0]
+        answer: Mapping[str, Any] = cache_build.preview([asked], None, package.environ)["plans"][0]
         return answer
     except KernelWheelError as error:
         return {"error": error.to_json()}
@@ -105,13 +104,7 @@ def _nearest(candidates: list[Candidate], plan: Mapping[str, Any]) -> tuple[Cand
 
 
 def differences(had: Mapping[str, Any], wanted: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """The fields in which two Plans differ, as JSON values: `{"cxx.version": "12.2.0 -> 13.1.0"}`.
-
-    Args:
-        had: the Plan of an Artifact.
-        wanted: the current Plan.
-        prefix: the name of the enclosing field, with a trailing dot.
-    """
+    """The fields in which two Plans differ, as JSON values: `{"cxx.version": "12.2.0 -> 13.1.0"}`."""
     found: dict[str, str] = {}
     for name in sorted({*had, *wanted}):
         old, new = had.get(name), wanted.get(name)

@@ -26,17 +26,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 class WheelView(NamedTuple):
-    """A wheel or exported file, without having been unpacked.
-
-    Attributes:
-        manifest: its manifest.
-        damage: how its files differ from its manifest and RECORD.
-        mismatches: what keeps it from being used here; empty if nothing does.
-    """
+    """A wheel or exported file, without having been unpacked."""
 
     manifest: Manifest
-    damage: list[str]
-    mismatches: tuple[Mismatch, ...]
+    damage: list[str]  # how its files differ from its manifest and RECORD
+    mismatches: tuple[Mismatch, ...]  # what keeps it from being used here; empty if nothing does
 
 
 def run(args: argparse.Namespace) -> int:

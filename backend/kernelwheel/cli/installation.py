@@ -25,23 +25,14 @@ TORCH_LIBRARIES = tuple(map(HOST_PLATFORM.shared, ("torch_cpu", "torch_cuda", "c
 
 @dataclass(frozen=True)
 class Installation:
-    """A package as this process sees it.
+    """A package as this process sees it."""
 
-    Attributes:
-        package: its import name.
-        version: its version, according to its code.
-        folder: the package's folder.
-        manifest: its Artifact's manifest.
-        torch: the folder of the torch in this process.
-        path: sys.path.
-    """
-
-    package: str
-    version: str
+    package: str  # its import name
+    version: str  # its version, according to its code
     folder: Path
-    manifest: Manifest | None
-    torch: Path
-    path: Sequence[str]
+    manifest: Manifest | None  # its Artifact's
+    torch: Path  # the folder of the torch in this process
+    path: Sequence[str]  # sys.path
 
     @property
     def site(self) -> Path:

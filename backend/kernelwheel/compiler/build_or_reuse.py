@@ -49,7 +49,7 @@ def build_or_reuse(job: CompileJob, caller: Caller, say: Say) -> CompileAnswer:
     """
     tools = toolchain_for(job, caller.environ)
     packing: dict[str, Any] = {}
-    if job.for_wheel:
+    if job.scratch:  # a build asks, which packs what is compiled
         for line in describe_toolchain(tools):
             say(line)
         packing = {"components": component_facts(tools), "torch_libraries": torch_libraries(tools.torch)}
@@ -81,10 +81,10 @@ def create_plan_for(job: CompileJob, tools: Toolchain) -> Planned:
     Raises:
         BuildError: this machine cannot compile it; the message says what is missing and how to install it.
     """
-    wheel = _wheel_of(job) if tools.cuda.nvcc else None
-    taken = takes(wheel.manifest, job.content) if wheel else {}
+    manifest = manifests.read(job.wheel, job.content["package"]) if job.wheel and tools.cuda.nvcc else None
+    taken = takes(manifest, job.content) if manifest else {}
     plan = create_plan(job.content, job.sources, tools, taken)
-    return Planned(plan, tools, wheel if taken else None)
+    return Planned(plan, tools, Artifact(job.wheel, manifest) if job.wheel and manifest and taken else None)
 
 
 def takes(wheel: Manifest, wanted: Content) -> dict[str, str]:
@@ -102,11 +102,6 @@ def takes(wheel: Manifest, wanted: Content) -> dict[str, str]:
     ):
         return {}
     return {library.file: library.sha256 for library in wheel.libraries_for("cpu")}
-
-
-def _wheel_of(job: CompileJob) -> Artifact | None:
-    manifest = manifests.read(job.wheel, job.content["package"]) if job.wheel else None
-    return Artifact(job.wheel, manifest) if job.wheel and manifest else None
 
 
 def _compile_once(job: CompileJob, planned: Planned, store: Store, caller: Caller, say: Say) -> tuple[Artifact, bool]:

@@ -30,21 +30,13 @@ BUILD_TYPE = "Release"
 
 @dataclass(frozen=True)
 class Job:
-    """What CMake is run for.
+    """What CMake is run for."""
 
-    Attributes:
-        work: the folder with `src`, `recipe` (KernelWheel.cmake) and `build`, which may have objects of an earlier run.
-        environment: what CMake and the compilers see.
-        cache: CMake's cache entries.
-        rests_on: what else CMake reads only once; if it changes, CMake configures from scratch.
-        jobs: how many compilers run at once.
-    """
-
-    work: Path
-    environment: Mapping[str, str]
-    cache: Mapping[str, Any]
-    rests_on: tuple[str, ...]
-    jobs: int
+    work: Path  # the folder with `src`, `recipe` (KernelWheel.cmake) and `build`, of an earlier run or empty
+    environment: Mapping[str, str]  # what CMake and the compilers see
+    cache: Mapping[str, Any]  # CMake's cache entries
+    rests_on: tuple[str, ...]  # what else CMake reads only once; if it changes, CMake configures from scratch
+    jobs: int  # how many compilers run at once
 
 
 def run_cmake(job: Job, caller: Caller, on_line: Callable[[str], None]) -> int:

@@ -14,6 +14,7 @@ from ..project.extension import refuse
 from ..runtime import manifest as manifests
 from ..runtime.artifact import Artifact
 from ..runtime.errors import BuildError, way_out
+from ..runtime.files import json_sha256
 from ..runtime.manifest import Library, Manifest, Requires
 from ..runtime.permissions import NOBODY_ELSE, Trust
 from ..runtime.progress import Say
@@ -58,15 +59,9 @@ def compile_plan(
     links inside it. Objects left by an earlier compile are reused. The same Plan gives the same bytes, wherever that
     folder is.
 
-    Args:
-        plan: what to compile.
-        toolchain: what to compile with; its identities are in the Plan.
-        wheel: the Artifact that has the libraries which the Plan takes.
-        source_root: the folder with the Plan's sources.
-        destination: the folder that becomes the Artifact; empty, or created here.
-        jobs, caller, say: as for `cmake_build.run`; 0 jobs for as many as this process has cores and memory for.
-        store: the user's own Store, whose cache folder holds the work folder; None for the temporary folder.
-        trust: who may write to the temporary folder, if that is used.
+    `wheel` is the Artifact that has the libraries which the Plan takes, `destination` the folder that becomes the new
+    one, `jobs` how many compilers run at once; 0: as many as this process has cores and memory for. The cache is that
+    of `store`; without it, or if it cannot be used, the temporary folder serves, if none but `trust` can write to it.
 
     Raises:
         BuildError: a compiler failed (the error quotes its first error and names the log), a single compiler ran out
@@ -83,9 +78,9 @@ def compile_plan(
                 generated |= {f"torch-stubs/{name}": text for name, text in stub_files(toolchain.torch).items()}
             prepare_workdir(work, plan, toolchain, source_root, headers, generated)
             say(f"compiling {plan.package} {plan.version}, {plan.kernels}: {work}")
-            at_once = plan_jobs(jobs, find_resources())
-            say(f"compilers at once: {at_once.count}: {at_once.because}")
-            cmake_build.run(work, plan, toolchain, headers, at_once.count, caller, say)
+            at_once, because = plan_jobs(jobs, find_resources())
+            say(f"compilers at once: {at_once}: {because}")
+            cmake_build.run(work, plan, toolchain, headers, at_once, caller, say)
             check_headers(plan, headers, headers_read(work))
             if wheel:
                 _take(plan, wheel, work / "out")
@@ -97,17 +92,14 @@ def compile_plan(
         destination.mkdir(parents=True, exist_ok=True)
         for library in manifest.libraries:
             shutil.copy2(work / "out" / library.file, destination)
-        manifest_file.write(manifest, destination)  # last: without a manifest, a folder is not an Artifact
+        # Last: without a manifest, a folder is not an Artifact.
+        (destination / manifests.FILE).write_bytes(manifest_file.to_bytes(manifest))
         remove_temporary(work)
     return Artifact(destination, manifest)
 
 
 def _take(plan: Plan, wheel: Artifact, folder: Path) -> None:
-    """Copy the libraries that the Plan takes from a wheel.
-
-    Raises:
-        IncompatibleArtifactError: one is not what the wheel's manifest says.
-    """
+    """Copy the libraries that the Plan takes from a wheel, if they are what its manifest says."""
     for library in wheel.manifest.libraries:
         if library.file in plan.taken:
             with os.fdopen(wheel.open_library(library), "rb") as source, (folder / library.file).open("wb") as copy:
@@ -234,8 +226,7 @@ def decisions(plan: Plan, toolchain: Toolchain) -> dict[str, Any]:
 def _describe_artifact(plan: Plan, toolchain: Toolchain, libraries: tuple[Library, ...], folder: Path) -> Manifest:
     paths = [folder / library.file for library in libraries]
     with_ptx = [folder / library.file for library in libraries if library.ptx]
-    nvcc = toolchain.cuda.nvcc
-    cuda = plan.cuda is not None and nvcc is not None
+    nvcc = toolchain.cuda.nvcc if plan.cuda else None
     binds_cuda = plan.binding is not None or elf_inspect.libraries_of_cuda_major(paths)
     glibc = elf_inspect.newest_symbol_version(paths, "GLIBC_")
     built_with = {
@@ -243,8 +234,8 @@ def _describe_artifact(plan: Plan, toolchain: Toolchain, libraries: tuple[Librar
         "torch": toolchain.torch.version,
         "torch_cuda": toolchain.torch.cuda,
         "cxx": f"{toolchain.cxx.kind} {toolchain.cxx.version}",
-        "nvcc": nvcc.name.removeprefix("nvcc ") if cuda and nvcc else None,
-        "cccl": cccl_version(nvcc) if cuda and nvcc else None,
+        "nvcc": nvcc.name.removeprefix("nvcc ") if nvcc else None,
+        "cccl": cccl_version(nvcc) if nvcc else None,
         # Which release it was reaches no byte of a library, so it stays out of the wheel; the build's log has it.
         "cmake": CMAKE_VERSION,
         "ninja": NINJA_VERSION,
@@ -256,18 +247,16 @@ def _describe_artifact(plan: Plan, toolchain: Toolchain, libraries: tuple[Librar
         platform=plan.platform,
         libc=glibc.replace("GLIBC_", "glibc "),
         libstdcxx=elf_inspect.newest_symbol_version(paths, "GLIBCXX_"),
-        cuda=nvcc.release[0] if cuda and nvcc and binds_cuda else None,
-        driver=f"{nvcc.release[0]}.0" if cuda and nvcc else None,
-        driver_for_ptx=elf_inspect.driver_for_ptx(with_ptx, toolchain.cuobjdump, nvcc.release)
-        if cuda and nvcc
-        else None,
+        cuda=nvcc.release[0] if nvcc and binds_cuda else None,
+        driver=f"{nvcc.release[0]}.0" if nvcc else None,
+        driver_for_ptx=elf_inspect.driver_for_ptx(with_ptx, toolchain.cuobjdump, nvcc.release) if nvcc else None,
         python=plan.binding.python if plan.binding else None,
     )
     return Manifest(
         package=plan.package,
         version=plan.version,
         fingerprint=plan.fingerprint,
-        sources=plan.sources_digest,
+        sources=json_sha256(plan.sources),
         plan=plan.to_json(),
         digests=plan.digests,
         built_with=built_with,

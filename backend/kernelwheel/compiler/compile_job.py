@@ -29,11 +29,6 @@ class CompileJob(Record):
     scratch: Path | None = None
 
     @property
-    def for_wheel(self) -> bool:
-        """Whether a build asks, which packs what is compiled."""
-        return self.scratch is not None
-
-    @property
     def facts(self) -> PackageFacts:
         """The facts of the package."""
         return PackageFacts.from_content(self.content)

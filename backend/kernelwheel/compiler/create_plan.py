@@ -13,7 +13,7 @@ from ..project.build_platforms import PLATFORMS
 from ..project.build_settings import BuildSettings
 from ..project.package import PackageFacts
 from ..project.source_files import source_digests
-from ..runtime.content import Content, without_cuda
+from ..runtime.content import Content, can_use_cuda, without_cuda
 from ..runtime.errors import BuildError, SettingsError
 from ..runtime.files import json_sha256
 from ..runtime.no_kernels import changed_sources
@@ -45,7 +45,8 @@ def create_plan(
         old, new = json_sha256(content["sources"]), json_sha256(sources)
         raise changed_sources(facts.import_name, source_root.parent, old, new, editable=False)
     require_torch_target(facts, toolchain)
-    cuda = _draw_cuda(facts, toolchain)
+    require_cuda(facts, toolchain)
+    cuda = _draw_cuda(facts, toolchain) if can_use_cuda(content) else None
     plan = Plan(
         package=facts.import_name,
         version=content["version"],
@@ -90,9 +91,8 @@ def require_cuda(facts: PackageFacts, toolchain: Toolchain) -> None:
 
 
 def _draw_cuda(facts: PackageFacts, toolchain: Toolchain) -> CudaPlan | None:
-    require_cuda(facts, toolchain)
     nvcc, settings = toolchain.cuda.nvcc, toolchain.settings
-    if nvcc is None or not facts.can_use_cuda:
+    if nvcc is None:
         return None
     _refuse_archs_in_flags(settings)
     if settings.archs:

@@ -30,12 +30,8 @@ PTX_ISA |= {(8, 6): (12, 7), (8, 7): (12, 8), (8, 8): (12, 9), (9, 0): (13, 0), 
 def read_library(path: Path, cuobjdump: Path | None) -> Library:
     """Describe a library for the manifest.
 
-    Args:
-        path: the shared library.
-        cuobjdump: NVIDIA's device code reader; required if the library links against libtorch_cuda.
-
     Raises:
-        BuildError: cuobjdump is required but missing, or it failed.
+        BuildError: it links against libtorch_cuda, and there is no cuobjdump, or that failed.
     """
     device = "cuda" if CUDA_LIBRARY in needed(path) else "cpu"
     sass: tuple[str, ...] = ()

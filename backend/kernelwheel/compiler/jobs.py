@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import resource
-from dataclasses import dataclass
 from pathlib import Path
 
 from ..runtime.errors import BuildError
@@ -31,24 +30,16 @@ NO_MEMORY = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Jobs:
-    """How many compilers run at once, and why, as text."""
-
-    count: int
-    because: str
-
-
-def plan_jobs(setting: int, resources: Resources) -> Jobs:
-    """Decide how many compilers run at once: as the option `jobs` says; if 0, what there are cores and memory for."""
+def plan_jobs(setting: int, resources: Resources) -> tuple[int, str]:
+    """How many compilers run at once, and why: as the option `jobs` says; if 0, what there are cores and memory for."""
     if setting:
-        return Jobs(setting, "set by the option jobs")
+        return setting, "set by the option jobs"
     cores = f"{resources.cores} cores ({resources.cores_from})"
     if resources.memory_mb is None:
-        return Jobs(resources.cores, cores)
+        return resources.cores, cores
     count = max(1, min(resources.cores, resources.memory_mb // MB_PER_COMPILER))
     memory = f"{resources.memory_mb} MB of memory ({resources.memory_from})"
-    return Jobs(count, f"{cores}, {memory}, {MB_PER_COMPILER} MB per compiler")
+    return count, f"{cores}, {memory}, {MB_PER_COMPILER} MB per compiler"
 
 
 def fewer(jobs: int, steps: int | None) -> int:

@@ -15,17 +15,11 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Caller:
-    """The process that asked; it holds the other end of standard input.
+    """The process that asked; it holds the other end of standard input."""
 
-    Attributes:
-        process: its id.
-        environ: its environment, in which compilers are looked for.
-        streams: descriptors that can be read once it has gone.
-    """
-
-    process: int
-    environ: Mapping[str, str] = field(default_factory=dict)
-    streams: tuple[int, ...] = (0,)
+    process: int  # its id
+    environ: Mapping[str, str] = field(default_factory=dict)  # its environment, in which compilers are looked for
+    streams: tuple[int, ...] = (0,)  # descriptors that can be read once it has gone
 
     def is_gone(self) -> bool:
         """Whether it has died or given up, which closes standard input.

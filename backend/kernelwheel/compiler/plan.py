@@ -16,7 +16,6 @@ from ..project.extension import Extension, to_json
 from ..project.package import make_content
 from ..runtime import architectures
 from ..runtime.content import Content, digests_of, fingerprint_of
-from ..runtime.files import json_sha256
 from ..runtime.manifest import SCHEMA
 from .toolchain.binding import Binding
 
@@ -38,41 +37,26 @@ class CudaPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that a compile depends on.
+    """Everything that a compile depends on."""
 
-    Attributes:
-        package: import name of the package.
-        version: the package's version.
-        sources: sha256 of each source, keyed by its path relative to the source folder.
-        options: the options that are part of the content, by name; see `Settings.content`.
-        recipe: the digests of all that CMake and the compilers are told; see cmake_inputs.py.
-        cxx: the C++ compiler's identity: kind, version, target, and digests of its parts.
-        cuda: the CUDA half, or None for a CPU-only Artifact.
-        torch_target: the target version of torch's stable ABI, such as `2.10`. It stands for the installed torch, of
-            which nothing else is in the Plan but the headers that are compiled in.
-        binding: the Python and torch that modules are bound to; None if all libraries are operators on the stable
-            ABI, so that one Plan serves every Python and every torch.
-        platform: such as `linux-x86_64`.
-        abi: `stable` or `torch`; what a CMakeLists.txt builds, see `PackageFacts`.
-        extensions: what is built without a CMakeLists.txt, in the order of their names.
-        headers: one digest for each origin (torch, the system, …) of the headers there that the sources can reach.
-        taken: sha256 of each library for the CPU that is not compiled, but taken from a wheel of the same sources.
-    """
-
-    package: str
+    package: str  # its import name
     version: str
-    sources: Mapping[str, str]
-    options: Mapping[str, Any]
-    cxx: Mapping[str, str]
-    cuda: CudaPlan | None
+    sources: Mapping[str, str]  # sha256 of each source, keyed by its path relative to the source folder
+    options: Mapping[str, Any]  # the options that are part of the content, by name; see `Settings.content`
+    cxx: Mapping[str, str]  # the C++ compiler's identity: kind, version, target, and digests of its parts
+    cuda: CudaPlan | None  # the CUDA half, or None for a CPU-only Artifact
+    # the target version of torch's stable ABI, such as `2.10`. It stands for the installed torch, of which nothing else
+    # is in the Plan but the headers that are compiled in
     torch_target: str
+    # the Python and torch that modules are bound to; None if all libraries are operators on the stable ABI, so that one
+    # Plan serves every Python and every torch
     binding: Binding | None
-    platform: str
-    abi: str = "stable"
-    extensions: tuple[Extension, ...] = ()
-    recipe: Mapping[str, str] = field(default_factory=dict)
-    headers: Mapping[str, str] = field(default_factory=dict)
-    taken: Mapping[str, str] = field(default_factory=dict)
+    platform: str  # such as `linux-x86_64`
+    abi: str = "stable"  # `stable` or `torch`; what a CMakeLists.txt builds, see `PackageFacts`
+    extensions: tuple[Extension, ...] = ()  # what is built without a CMakeLists.txt, in the order of their names
+    recipe: Mapping[str, str] = field(default_factory=dict)  # digests of all that is told to CMake and the compilers
+    headers: Mapping[str, str] = field(default_factory=dict)  # by origin, the digest of those that sources can reach
+    taken: Mapping[str, str] = field(default_factory=dict)  # sha256 of the libraries that are taken from a wheel
 
     def to_json(self) -> dict[str, Any]:
         """The Plan's three parts as plain JSON values, with the schema number of Plans."""
@@ -130,11 +114,6 @@ class Plan:
             return "CPU only"
         cuda = f"CUDA {self.cuda.toolkit['version']} ({self.cuda.archs})"
         return f"{cuda}, with {', '.join(sorted(self.taken))} of the wheel" if self.taken else f"CPU and {cuda}"
-
-    @property
-    def sources_digest(self) -> str:
-        """A single digest of all sources."""
-        return json_sha256(self.sources)
 
     def targets(self, file: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The SASS and PTX targets that a library must have, if it uses CUDA; none for one without kernels."""

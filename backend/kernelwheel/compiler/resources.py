@@ -20,19 +20,12 @@ MB = 1 << 20
 
 @dataclass(frozen=True)
 class Resources:
-    """What a build may use.
+    """What a build may use."""
 
-    Attributes:
-        cores: processors, at least 1.
-        cores_from: what limits them, as text.
-        memory_mb: available memory in MiB; None if unknown.
-        memory_from: what limits it, as text.
-    """
-
-    cores: int
-    cores_from: str
-    memory_mb: int | None
-    memory_from: str
+    cores: int  # processors, at least 1
+    cores_from: str  # what limits them, as text
+    memory_mb: int | None  # available memory in MiB; None if unknown
+    memory_from: str  # what limits it, as text
 
 
 def find_resources(root: Path = Path("/")) -> Resources:
@@ -117,14 +110,10 @@ def _table(path: Path) -> dict[str, int]:
 
 
 def _text(path: Path) -> str:
-    """A file's text; empty if it does not exist or is not readable: then no limit is known.
-
-    Raises:
-        OSError: too many files are open, which says nothing about limits.
-    """
+    """A file's text; empty if it does not exist or is not readable: then no limit is known."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
-        if error.errno in TOO_MANY_OPEN:
+        if error.errno in TOO_MANY_OPEN:  # which says nothing about limits
             raise
         return ""

@@ -7,11 +7,11 @@
         older/                                      sources for an older glibc, see toolchain/glibc_compat.py
         torch-stubs/                                sources for another platform's torch, see cross/cmake_files.py
         build.log                                   the latest output of CMake and the compilers
-        whole.json                                  exists while the rest is intact: removed first, written last
+        reusable.json                               exists while the rest is intact: removed first, written last
 
 If that folder cannot be used, a randomly named one in the temporary folder is, and is removed afterwards.
 KernelWheel.cmake keeps the folder's name out of the libraries. Ninja decides what to rebuild. It tracks every file that
-an object depends on except torch's and the toolkit's: the folder's name covers the toolkit's digests, and whole.json
+an object depends on except torch's and the toolkit's: the folder's name covers the toolkit's digests, and reusable.json
 has those of other headers.
 """
 
@@ -35,7 +35,7 @@ from ..runtime.files import file_sha256, json_sha256
 from ..runtime.locks import exclusive
 from ..runtime.permissions import FOLDER, PRIVATE, Trust
 from ..runtime.places import temporary_guard
-from ..runtime.store import WHOLE, Store
+from ..runtime.store import REUSABLE, Store
 from ..runtime.variables import own_variable
 from .headers import Headers, header_folders
 from .plan import Plan
@@ -138,7 +138,7 @@ def prepare_workdir(
     Raises:
         BuildError: a source file has changed since the Plan was drawn up.
     """
-    record = work / WHOLE
+    record = work / REUSABLE
     newest = max((path.lstat().st_mtime_ns for path in (work / "build").rglob("*")), default=0)
     # If the clock was set back, timestamps do not show what is older.
     if _is_reusable(work, plan, headers) and newest < time.time_ns():
@@ -154,21 +154,17 @@ def prepare_workdir(
         shutil.copyfile(path, work / "recipe" / path.name)  # without the mode: the original may be read-only
     _make_links(work, plan, toolchain)
     for name, text in generated.items():
-        _write_if_new(work / name, text)
-
-
-def _write_if_new(path: Path, text: str) -> None:
-    """Write a file whose timestamp says whether its text has changed."""
-    if not path.is_file() or path.read_text(encoding="utf-8") != text:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        path = work / name
+        if not path.is_file() or path.read_text(encoding="utf-8") != text:  # Ninja goes by its timestamp
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
 
 
 def mark_reusable(work: Path, plan: Plan, headers: Headers) -> None:
     """Record that everything in the folder is good for the next compile."""
     with suppress(OSError):  # then the next compile starts over; a truncated record never matches
         text = json.dumps({**_contents(work, plan), "headers": headers}, sort_keys=True)
-        (work / WHOLE).write_text(text, encoding="ascii")
+        (work / REUSABLE).write_text(text, encoding="ascii")
 
 
 def mark_rest_reusable(work: Path, plan: Plan, headers: Headers) -> None:
@@ -187,7 +183,7 @@ def _is_reusable(work: Path, plan: Plan, headers: Headers) -> bool:
     A header that only one of the two compiles reaches does not matter: the source that led to it was edited.
     """
     try:
-        record = json.loads((work / WHOLE).read_text(encoding="ascii"))
+        record = json.loads((work / REUSABLE).read_text(encoding="ascii"))
         before: Headers = record.pop("headers")
         same = all(
             headers.get(origin, {}).get(name, digest) == digest
@@ -200,7 +196,7 @@ def _is_reusable(work: Path, plan: Plan, headers: Headers) -> bool:
 
 
 def _contents(work: Path, plan: Plan) -> dict[str, Any]:
-    """What whole.json says of the folder, which neither its name nor Ninja covers.
+    """What reusable.json says of the folder, which neither its name nor Ninja covers.
 
     It has the names of all sources, because a new header may shadow another one, and the digests of all files, because
     after a power failure the disk may not hold what was written.

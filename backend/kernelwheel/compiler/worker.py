@@ -29,9 +29,7 @@ from .tools import require_tools
 def main(arguments: Sequence[str]) -> int:
     """Answer one message. Takes the process id of the program that asks, which starts this one in its own session."""
     if len(arguments) != 1 or not arguments[0].isdecimal() or os.getsid(0) != os.getpid():
-        print(
-            "this program is started by the package it belongs to, which asks it for compiled kernels", file=sys.stderr
-        )
+        print("this program is started by a package, which asks it for compiled kernels", file=sys.stderr)
         return 2
     message = json.loads(sys.stdin.buffer.readline())
     sys.path[:] = message["path"]  # until here, modules of the standard library and of this program are enough
@@ -52,7 +50,7 @@ def answer_to(message: dict[str, Any], caller: Caller) -> dict[str, Any] | None:
         machine = read_job(question["machine"], caller.environ) if question["machine"] else None
         return dry_run([read_job(each, caller.environ) for each in question["requests"]], machine, caller.environ)
     if "describe" in message:
-        from ..project.describe import describe
+        from ..project.package import describe
 
         return describe(**message["describe"])
     require_tools()

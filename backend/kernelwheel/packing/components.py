@@ -6,7 +6,7 @@ It is what a compiler reads and a linker copies, not what is found at run time, 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -20,6 +20,10 @@ NVIDIA = "LicenseRef-NVIDIA-Proprietary"
 # As its headers say: libcu++; Thrust; CUB; and what Thrust has of Boost.
 CCCL = "Apache-2.0 WITH LLVM-exception AND Apache-2.0 AND BSD-3-Clause AND BSL-1.0"
 
+# The file with the licences, in `.dist-info/licenses`, in a folder of its own: a project may have a file of any name
+# there (PEP 639). Its name is fixed, because METADATA lists it, and is written before there is a Toolchain (PEP 517).
+LICENCES = "compiled-in/LICENSES.txt"
+
 Facts = Mapping[str, Mapping[str, Any]]
 
 
@@ -32,44 +36,99 @@ class LicenceText(NamedTuple):
 
 @dataclass(frozen=True)
 class Component:
-    """One thing that is compiled or linked in.
-
-    Attributes:
-        name, version: its own; the version is empty if nothing says it.
-        purl: its package URL.
-        licence: an SPDX licence expression.
-        what: what of it is in the libraries.
-        libraries: the files that it is in.
-        sha256: that of the one file that is linked in; empty for headers, whose digests the manifest has.
-        texts: of its licence.
-        asks_for_text: whether its licence asks for its text beside the binary.
-    """
+    """One thing that is compiled or linked in."""
 
     name: str
-    version: str
-    purl: str
+    version: str  # empty if nothing says it
+    purl: str  # its package URL
+    licence: str  # an SPDX licence expression
+    what: str  # what of it is in the libraries
+    libraries: tuple[str, ...]  # the files that it is in
+    sha256: str = ""  # that of the one file that is linked in; empty for headers, whose digests the manifest has
+    texts: tuple[LicenceText, ...] = ()  # of its licence
+    asks_for_text: bool = True  # whether its licence asks for its text beside the binary
+
+
+class _About(NamedTuple):
+    """What is the same in every wheel: licence, what of it is in the libraries, and its package URL.
+
+    That has a type, a namespace, a name, and what stands before the version.
+    """
+
     licence: str
     what: str
-    libraries: tuple[str, ...]
-    sha256: str = ""
-    texts: tuple[LicenceText, ...] = ()
+    purl: tuple[str, str | None, str, str]
     asks_for_text: bool = True
 
 
-def components_of(manifest: Manifest, facts: Facts) -> tuple[Component, ...]:
-    """The components of an Artifact, in the order of their names.
+_ABOUT = {
+    "torch": _About("BSD-3-Clause", "inline functions and templates of its headers", ("pypi", None, "torch", "")),
+    "libstdc++": _About(
+        "GPL-3.0-or-later WITH GCC-exception-3.1",
+        "inline functions and templates of its headers, and the pieces of libgcc that a compiler links in",
+        ("generic", None, "gcc", ""),
+        asks_for_text=False,  # the exception lets the result be conveyed on any terms
+    ),
+    "cuda-runtime": _About(
+        NVIDIA, f"{CUDART}, and inline functions of its headers", ("generic", None, "cuda-runtime", "")
+    ),
+    "cuda-crt": _About(
+        NVIDIA,
+        "inline functions of the compiler's own headers, and device code of libdevice",
+        ("generic", None, "cuda-crt", ""),
+    ),
+    "clang": _About(
+        "Apache-2.0 WITH LLVM-exception",
+        "inline functions of its headers for CUDA",
+        ("github", "llvm", "llvm-project", "llvmorg-"),
+        asks_for_text=False,  # its exception is for what a compiler puts into binaries
+    ),
+    "cccl": _About(CCCL, "templates of CUB, Thrust and libcu++", ("github", "nvidia", "cccl", "v")),
+    "pybind11": _About("BSD-3-Clause", "templates of the copy among torch's headers", ("pypi", None, "pybind11", "")),
+    "python": _About("Python-2.0.1", "inline functions of its headers", ("generic", None, "python", "")),
+}
 
-    Args:
-        manifest: the Artifact's; it has the versions and digests.
-        facts: the rest, and the licences, as the compiler found them; see compiler/component_facts.py.
-    """
-    every = _files(manifest.libraries)
-    found = [_torch(manifest, facts, every), _cxx(manifest, every)]
-    if "cuda-runtime" in facts and manifest.libraries_for("cuda"):
-        found += _cuda(manifest, facts)
-    if manifest.modules:
-        found += _python(manifest, facts)
+
+def components_of(manifest: Manifest, facts: Facts) -> tuple[Component, ...]:
+    """The components of an Artifact, in the order of their names; `facts` are those of compiler/component_facts.py."""
+    toolkit = manifest.plan["tools"]["toolkit"] or {}
+    found = []
+    for name, version, libraries in _found(manifest, facts):
+        about = _ABOUT[name]
+        kind, namespace, project, prefix = about.purl
+        found.append(
+            Component(
+                name=name,
+                version=version,
+                purl=PackageURL(kind, namespace, project, prefix + version if version else None).to_string(),
+                licence=about.licence,
+                what=about.what,
+                libraries=tuple(library.file for library in libraries),
+                sha256=toolkit.get("cudart_static", "") if name == "cuda-runtime" else "",
+                texts=tuple(LicenceText(*each) for each in facts[name]["texts"]) if about.asks_for_text else (),
+                asks_for_text=about.asks_for_text,
+            )
+        )
     return tuple(sorted(found, key=lambda component: component.name))
+
+
+def _found(manifest: Manifest, facts: Facts) -> Iterator[tuple[str, str, Sequence[Library]]]:
+    """What is compiled or linked in: its name, its version, and the libraries that it is in."""
+    built_with, tools = manifest.built_with, manifest.plan["tools"]
+    yield "torch", str(built_with["torch"]), manifest.libraries
+    # clang uses the libstdc++ of a gcc beside it, and does not say which.
+    yield "libstdc++", str(tools["cxx"]["version"]) if tools["cxx"]["kind"] == "gcc" else "", manifest.libraries
+    if "cuda-runtime" in facts and (cuda := manifest.libraries_for("cuda")):
+        yield "cuda-runtime", facts["cuda-runtime"]["version"], cuda
+        if kernels := [library for library in cuda if library.sass or library.ptx]:
+            yield "cuda-crt", str(tools["toolkit"]["version"]), kernels
+            yield "cccl", str(built_with["cccl"] or ""), kernels
+            if clang := facts["clang"]["version"]:
+                yield "clang", clang, kernels
+    if modules := [*manifest.modules.values()]:
+        yield "pybind11", facts["pybind11"]["version"], modules
+        abi = re.match(r"cp(\d)(\d+)", manifest.requires.python or "")
+        yield "python", f"{abi[1]}.{abi[2]}" if abi else "", modules
 
 
 def without_text(components: Iterable[Component]) -> Iterator[str]:
@@ -82,114 +141,23 @@ def without_text(components: Iterable[Component]) -> Iterator[str]:
             )
 
 
-def _torch(manifest: Manifest, facts: Facts, every: tuple[str, ...]) -> Component:
-    version = str(manifest.built_with["torch"])
-    return Component(
-        "torch",
-        version,
-        _purl("pypi", "torch", version),
-        "BSD-3-Clause",
-        "inline functions and templates of its headers",
-        every,
-        texts=_texts(facts, "torch"),
-    )
+def licence_texts(components: Iterable[Component]) -> bytes:
+    """The file: what is compiled in, on what terms, and their texts; a text that two components share is there once."""
+    return "\n".join(_lines(components)).encode("utf-8")
 
 
-def _cxx(manifest: Manifest, every: tuple[str, ...]) -> Component:
-    cxx = manifest.plan["tools"]["cxx"]
-    # clang uses the libstdc++ of a gcc beside it, and does not say which.
-    version = str(cxx["version"]) if cxx["kind"] == "gcc" else ""
-    return Component(
-        "libstdc++",
-        version,
-        _purl("generic", "gcc", version),
-        "GPL-3.0-or-later WITH GCC-exception-3.1",
-        "inline functions and templates of its headers, and the pieces of libgcc that a compiler links in",
-        every,
-        asks_for_text=False,  # the exception lets the result be conveyed on any terms
-    )
-
-
-def _cuda(manifest: Manifest, facts: Facts) -> Iterator[Component]:
-    cuda = manifest.libraries_for("cuda")
-    kernels = _files(library for library in cuda if library.sass or library.ptx)
-    toolkit = manifest.plan["tools"]["toolkit"]
-    version = facts["cuda-runtime"]["version"]
-    yield Component(
-        "cuda-runtime",
-        version,
-        _purl("generic", "cuda-runtime", version),
-        NVIDIA,
-        f"{CUDART}, and inline functions of its headers",
-        _files(cuda),
-        sha256=toolkit.get("cudart_static", ""),
-        texts=_texts(facts, "cuda-runtime"),
-    )
-    if kernels:
-        version = str(toolkit["version"])
-        yield Component(
-            "cuda-crt",
-            version,
-            _purl("generic", "cuda-crt", version),
-            NVIDIA,
-            "inline functions of the compiler's own headers, and device code of libdevice",
-            kernels,
-            texts=_texts(facts, "cuda-crt"),
-        )
-        if clang := facts["clang"]["version"]:
-            yield Component(
-                "clang",
-                clang,
-                _purl("github", "llvm-project", f"llvmorg-{clang}", namespace="llvm"),
-                "Apache-2.0 WITH LLVM-exception",
-                "inline functions of its headers for CUDA",
-                kernels,
-                asks_for_text=False,  # its exception is for what a compiler puts into binaries
-            )
-        version = str(manifest.built_with["cccl"] or "")
-        yield Component(
-            "cccl",
-            version,
-            _purl("github", "cccl", f"v{version}" if version else "", namespace="nvidia"),
-            CCCL,
-            "templates of CUB, Thrust and libcu++",
-            kernels,
-            texts=_texts(facts, "cccl"),
-        )
-
-
-def _python(manifest: Manifest, facts: Facts) -> Iterator[Component]:
-    modules = _files(manifest.modules.values())
-    version = facts["pybind11"]["version"]
-    yield Component(
-        "pybind11",
-        version,
-        _purl("pypi", "pybind11", version),
-        "BSD-3-Clause",
-        "templates of the copy among torch's headers",
-        modules,
-        texts=_texts(facts, "pybind11"),
-    )
-    abi = re.match(r"cp(\d)(\d+)", manifest.requires.python or "")
-    version = f"{abi[1]}.{abi[2]}" if abi else ""
-    yield Component(
-        "python",
-        version,
-        _purl("generic", "python", version),
-        "Python-2.0.1",
-        "inline functions of its headers",
-        modules,
-        texts=_texts(facts, "python"),
-    )
-
-
-def _files(libraries: Iterable[Library]) -> tuple[str, ...]:
-    return tuple(library.file for library in libraries)
-
-
-def _texts(facts: Facts, name: str) -> tuple[LicenceText, ...]:
-    return tuple(LicenceText(file, text) for file, text in facts[name]["texts"])
-
-
-def _purl(kind: str, name: str, version: str, namespace: str | None = None) -> str:
-    return PackageURL(kind, namespace, name, version or None).to_string()
+def _lines(components: Iterable[Component]) -> Iterator[str]:
+    yield "What is compiled or linked into the libraries of this wheel besides its own sources, and the licences."
+    first: dict[str, str] = {}
+    for each in components:
+        yield from ("", "=" * 80, f"{each.name} {each.version}".rstrip(), f"licence: {each.licence}")
+        yield from (f"what: {each.what}", f"in: {', '.join(each.libraries)}")
+        if not each.texts:
+            yield "text: none was found" if each.asks_for_text else "text: not needed beside a binary"
+        for found in each.texts:
+            if found.text in first:
+                yield f"text: {found.file}, as under {first[found.text]}"
+            else:
+                first[found.text] = each.name
+                yield from (f"text: {found.file}", "", found.text.strip())
+    yield ""

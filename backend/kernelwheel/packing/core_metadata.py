@@ -20,12 +20,8 @@ def field_of(metadata: str, name: str) -> str:
 def completed(metadata: str, torch: str | None, licence_files: Iterable[str] = ()) -> str:
     """METADATA with further requirements and licence files (core metadata specification, Requires-Dist, License-File).
 
-    The project's own licence stays what it declares, because it is that of the sources.
-
-    Args:
-        metadata: the text that setuptools wrote.
-        torch: the version that modules were compiled for; None if there are none.
-        licence_files: what this backend adds to the folder of licences; none to an editable wheel, without libraries.
+    The project's own licence stays what it declares, because it is that of the sources. `torch` is the version that
+    modules were compiled for; None if there are none.
     """
     added = [f"Requires-Dist: torch=={torch_release(torch)}.*"] if torch else []
     if EXTRA not in HeaderParser().parsestr(metadata).get_all("Provides-Extra", []):

@@ -44,14 +44,9 @@ sys.meta_path.insert(0, Finder)
 
 
 def add_runtime(editable: Path, destination: Path, facts: PackageFacts, project: Path, epoch: int) -> None:
-    """Write the editable wheel that setuptools built, with the runtime added, under the same name.
+    """Write the editable wheel that setuptools built, with the runtime added, under the same name to another folder.
 
-    Args:
-        editable: the wheel from setuptools.
-        destination: the folder to write to, another one.
-        facts: the package.
-        project: its checkout, which kernels are compiled from.
-        epoch: the timestamp of every file in the wheel, in seconds since 1970.
+    Kernels are compiled from `project`, the checkout. `epoch` is the timestamp of every file, in seconds since 1970.
 
     Raises:
         SettingsError: a library is loaded by its path, and there is none.

@@ -21,13 +21,7 @@ _FUNCTIONS = {
 
 
 def module_files(extensions: Iterable[Extension], package: str, distribution: str) -> Iterator[tuple[str, bytes]]:
-    """The files by their names in the wheel.
-
-    Args:
-        extensions: those of the package.
-        package: its import name.
-        distribution: the name that it is installed under, which has its version.
-    """
+    """The files by their names in the wheel; `distribution` is what the package is installed as, with its version."""
     for each in extensions:
         if each.by_path:  # the library itself is there
             continue
@@ -42,13 +36,7 @@ def module_file(name: str, package: str) -> str:
 
 
 def top_level(text: str, package: str, names: Iterable[str]) -> str:
-    """A top_level.txt with the names that extensions are imported by, which setuptools has not built.
-
-    Args:
-        text: what setuptools wrote.
-        package: the import name of the package.
-        names: those of its extensions.
-    """
+    """The top_level.txt that setuptools wrote, with the names that the package and its extensions are imported by."""
     known = {*text.split(), *(name.partition(".")[0] for name in (package, *names))}
     return "".join(f"{name}\n" for name in sorted(known))
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
@@ -22,68 +21,50 @@ from packageurl import PackageURL
 
 from ..project.build_settings import OLDEST_ZIP_TIME
 from ..runtime.manifest import Library, Manifest
+from ..store.archive import native_folder
 from ..version import VERSION
 from .components import Component
 
 
-@dataclass(frozen=True)
-class Subject:
-    """What the document is about.
+def document(
+    manifest: Manifest, components: Iterable[Component], name: str, version: str, licence: str, epoch: int
+) -> bytes:
+    """The document, as JSON in UTF-8, about a distribution with an Artifact.
 
-    Attributes:
-        name, version: those of the distribution.
-        licence: its own, as it declares it; empty if it declares none.
-        native: the Artifact's folder in the wheel.
-        manifest: the Artifact's.
-        epoch: the time that somebody set for the wheel, in seconds since 1970, or the default, which is none.
+    `licence` is what it declares as its own; may be empty. `epoch` is the time that somebody set for the wheel, in
+    seconds since 1970, or the default, which is none.
     """
-
-    name: str
-    version: str
-    licence: str
-    native: str
-    manifest: Manifest
-    epoch: int
-
-    @property
-    def purl(self) -> PackageURL:
-        """The package URL of the distribution."""
-        return PackageURL("pypi", name=self.name, version=self.version)
-
-
-def document(subject: Subject, components: Iterable[Component]) -> bytes:
-    """The document, as JSON in UTF-8."""
-    made = subject.manifest
-    hashes = [library.sha256 for library in made.libraries]
+    hashes = [library.sha256 for library in manifest.libraries]
+    purl = PackageURL("pypi", name=name, version=version)
     root = cyclonedx.Component(
-        name=subject.name,
-        version=subject.version,
+        name=name,
+        version=version,
         type=cyclonedx.ComponentType.LIBRARY,
-        bom_ref=str(subject.purl),
-        purl=subject.purl,
-        licenses=[LicenseExpression(subject.licence)] if subject.licence else [],
-        properties=[Property(name="kernelwheel:fingerprint", value=made.fingerprint)],
+        bom_ref=str(purl),
+        purl=purl,
+        licenses=[LicenseExpression(licence)] if licence else [],
+        properties=[Property(name="kernelwheel:fingerprint", value=manifest.fingerprint)],
     )
     bom = Bom(
-        metadata=BomMetaData(component=root, tools=[], timestamp=datetime.fromtimestamp(subject.epoch, timezone.utc)),
-        serial_number=uuid5(NAMESPACE_URL, " ".join([str(subject.purl), made.fingerprint, *hashes])),
+        metadata=BomMetaData(component=root, tools=[], timestamp=datetime.fromtimestamp(epoch, timezone.utc)),
+        serial_number=uuid5(NAMESPACE_URL, " ".join([str(purl), manifest.fingerprint, *hashes])),
     )
     runtime = _backend("runtime", "the part of it that is a package inside this one")
     bom.metadata.tools.components.add(_backend("backend", "what built the wheel and wrote this document"))
-    files = {library.file: _file(subject.native, library) for library in made.libraries}
+    files = {library.file: _file(native_folder(manifest), library) for library in manifest.libraries}
     inside = [(each.libraries, _component(each)) for each in components]
     bom.components.update([runtime, *files.values(), *(component for _, component in inside)])
     bom.register_dependency(root, [runtime, *files.values()])
-    for name, file in files.items():
-        bom.register_dependency(file, [component for libraries, component in inside if name in libraries])
+    for library, file in files.items():
+        bom.register_dependency(file, [component for libraries, component in inside if library in libraries])
     values: dict[str, Any] = json.loads(JsonV1Dot6(bom).output_as_string())
-    if subject.epoch == OLDEST_ZIP_TIME:
+    if epoch == OLDEST_ZIP_TIME:
         del values["metadata"]["timestamp"]  # the library would otherwise ask the clock
     return (json.dumps(values, indent=1, sort_keys=True) + "\n").encode("ascii")
 
 
 def _file(native: str, library: Library) -> cyclonedx.Component:
-    name = f"{native}/{library.file}"
+    name = native + library.file
     return cyclonedx.Component(
         name=name,
         type=cyclonedx.ComponentType.FILE,

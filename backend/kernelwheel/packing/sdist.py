@@ -17,12 +17,8 @@ from .core_metadata import completed, with_fields
 def add_sources(sdist: Path, project: Path, files: Iterable[str], bound: bool, epoch: int) -> None:
     """Rewrite an sdist with further files of the project (PyPA, source distribution format), and nobody's as owner.
 
-    Args:
-        sdist: the archive, `<name>-<version>.tar.gz`.
-        project: the folder of the project.
-        files: what to add, relative to it, unless it is there already.
-        bound: whether a wheel of it requires the torch that it is built for.
-        epoch: the timestamp of every file, in seconds since 1970; not the builder's clock.
+    `bound` says whether a wheel of it requires the torch that it is built for. `epoch` is the timestamp of every file,
+    in seconds since 1970; not the builder's clock.
     """
     top = sdist.name.removesuffix(".tar.gz")
     partial = sdist.with_name(f"{sdist.name}.part")

@@ -58,15 +58,9 @@ def refuse_ext_modules(project: Path, tool_tables: Mapping[str, Any]) -> None:
 
 
 def configuration(project: Path, tool_tables: Mapping[str, Any], package: str, folder: Path, tag: str) -> str:
-    """The text of a further setup.cfg, read before the project's own configuration.
+    """The text of a further setup.cfg, read before the project's own configuration; `tag` is added to the version.
 
-    Args:
-        project: the folder of the project.
-        tool_tables: `[tool]` of pyproject.toml.
-        package: the import name; its packages are found if the project does not list any.
-        folder: where setuptools may write: outside of the checkout, where a stale build folder would add deleted
-            modules to the wheel.
-        tag: what to append to the version; may be empty.
+    Setuptools writes to `folder`, as in the checkout a stale build folder would add deleted modules to the wheel.
     """
     lines = ["[build]", f"build_base = {folder}", "[egg_info]", f"egg_base = {folder}"]
     if tag:

@@ -56,12 +56,9 @@ def python_tag(abi: str | None) -> str:
 
 
 def platform_tag(libraries: Sequence[Path], settings: BuildSettings, external: Collection[str] = ()) -> Tag:
-    """The platform tag of a wheel with these libraries.
+    """The platform tag of a wheel with these libraries, which are all that it has.
 
-    Args:
-        libraries: all native files of the wheel.
-        settings: `platform` says what they are for, `manylinux` whether a manylinux tag is wanted, `glibc` which one.
-        external: the file names of libraries that torch's wheel and its dependencies provide.
+    `external` are the file names of those that torch's wheel and its dependencies provide.
 
     Raises:
         BuildError: the tag is required, and the libraries do not earn it.

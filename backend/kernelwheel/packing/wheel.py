@@ -21,8 +21,9 @@ from ..runtime.artifact import Artifact
 from ..runtime.errors import BuildError
 from ..runtime.sources import package_path
 from ..store import manifest_file
-from . import licences, sbom
-from .components import Component
+from ..store.archive import native_folder
+from . import sbom
+from .components import LICENCES, Component, licence_texts
 from .core_metadata import completed, field_of
 from .module_files import module_files, top_level
 from .setuptools_project import variable_set
@@ -34,31 +35,14 @@ RUNTIME = Path(__file__).parent.parent / "runtime"
 
 @dataclass(frozen=True)
 class Contents:
-    """What the wheel contains besides the Python files.
+    """What the wheel contains besides the Python files."""
 
-    Attributes:
-        native: the Artifact's folder in the wheel, `splat/_native`.
-        artifact: the Artifact.
-        sources: the folder of the source files, which go into `src/` in the Artifact's folder, for a compile at run
-            time.
-        epoch: the timestamp of every file in the wheel, in seconds since 1970; not the builder's clock.
-        platform: the wheel's platform tag, `manylinux_2_28_x86_64`.
-        components: what is compiled or linked into the Artifact.
-        build_tag: the wheel's build number, which says which torch it is for; may be empty.
-    """
-
-    native: str
     artifact: Artifact
-    sources: Path
-    epoch: int
-    platform: str
-    components: tuple[Component, ...] = ()
-    build_tag: str = ""
-
-    @property
-    def package(self) -> str:
-        """The import name of the package."""
-        return self.artifact.manifest.package
+    sources: Path  # the folder of the source files, which go into `src/` beside the libraries
+    epoch: int  # the timestamp of every file in the wheel, in seconds since 1970; not the builder's clock
+    platform: str  # the wheel's platform tag, `manylinux_2_28_x86_64`
+    components: tuple[Component, ...] = ()  # what is compiled or linked into the Artifact
+    build_tag: str = ""  # the wheel's build number, which says which torch it is for; may be empty
 
     @property
     def extensions(self) -> list[Extension]:
@@ -67,30 +51,25 @@ class Contents:
 
     def members(self) -> Iterator[tuple[str, bytes]]:
         """The files with their names in the wheel, without the other files that a Store keeps with an Artifact."""
-        native, artifact = self.native, self.artifact
+        artifact = self.artifact
+        native = native_folder(artifact.manifest)
         for library in artifact.manifest.libraries:
-            yield f"{native}/{library.file}", (artifact.folder / library.file).read_bytes()
+            yield native + library.file, (artifact.folder / library.file).read_bytes()
         for each in self.extensions:
             if each.by_path:
                 file = each.name.replace(".", "/") + HOST_PLATFORM.suffix
                 yield file, (artifact.folder / each.file).read_bytes()
-        yield f"{native}/{manifests.FILE}", manifest_file.to_bytes(artifact.manifest)
-        for name in sorted(self.artifact.manifest.content["sources"]):
-            yield f"{native}/src/{name}", (self.sources / name).read_bytes()
+        yield native + manifests.FILE, manifest_file.to_bytes(artifact.manifest)
+        for name in sorted(artifact.manifest.content["sources"]):
+            yield f"{native}src/{name}", (self.sources / name).read_bytes()
 
 
 def _descriptions(contents: Contents, metadata: str, name: str) -> Iterator[tuple[str, bytes]]:
     """The files that say what the libraries are made of, by their names in `.dist-info` (PEP 770, PEP 639)."""
-    subject = sbom.Subject(
-        name=canonicalize_name(field_of(metadata, "Name")),
-        version=field_of(metadata, "Version"),
-        licence=field_of(metadata, "License-Expression"),
-        native=contents.native,
-        manifest=contents.artifact.manifest,
-        epoch=contents.epoch,
-    )
-    yield f"sboms/{name}.cdx.json", sbom.document(subject, contents.components)
-    yield f"licenses/{licences.FILE}", licences.licence_texts(contents.components)
+    distribution, version, licence = (field_of(metadata, each) for each in ("Name", "Version", "License-Expression"))
+    about = (canonicalize_name(distribution), version, licence, contents.epoch)
+    yield f"sboms/{name}.cdx.json", sbom.document(contents.artifact.manifest, contents.components, *about)
+    yield f"licenses/{LICENCES}", licence_texts(contents.components)
 
 
 def runtime_files(folder: str) -> Iterator[tuple[str, bytes]]:
@@ -118,17 +97,17 @@ def add_artifact(pure: Path, destination: Path, contents: Contents) -> str:
         binding = manifest.plan["target"]["binding"]
         changed = {
             facts: _retagged(source.read(facts).decode("utf-8"), tag, contents.build_tag).encode("utf-8"),
-            metadata: completed(declared, binding["torch"] if binding else None, [licences.FILE]).encode("utf-8"),
+            metadata: completed(declared, binding["torch"] if binding else None, [LICENCES]).encode("utf-8"),
         }
         extensions = contents.extensions
         names = f"{source.dist_info_path}/top_level.txt"
         old = source.read(names).decode("utf-8") if names in source.namelist() else ""
-        changed[names] = top_level(old, contents.package, [each.name for each in extensions]).encode("utf-8")
+        changed[names] = top_level(old, manifest.package, [each.name for each in extensions]).encode("utf-8")
         descriptions = _descriptions(contents, declared, source.parsed_filename["name"])
-        runtime = f"{package_path(contents.package)}/_kernelwheel"
+        runtime = f"{package_path(manifest.package)}/_kernelwheel"
         added = chain(
             runtime_files(runtime),
-            module_files(extensions, contents.package, field_of(declared, "Name")),
+            module_files(extensions, manifest.package, field_of(declared, "Name")),
             contents.members(),
             ((f"{source.dist_info_path}/{name}", data) for name, data in descriptions),
         )
@@ -147,13 +126,8 @@ def write_wheel(
 ) -> None:
     """Write a wheel with the members of another one and more, and with a RECORD of its own; then read it back.
 
-    Args:
-        source: the other one.
-        path: where to write it.
-        epoch: the timestamp of every file in it, in seconds since 1970.
-        added: further members, by their names.
-        changed: what members of `source` contain instead.
-        without: the folder of members of `source` that are left out.
+    `changed` is what members of `source` contain instead, `without` the folder of those that are left out. `epoch` is
+    the timestamp of every file, in seconds since 1970.
 
     Raises:
         BuildError: it cannot be written, or is not what was written; no partial file is left.
@@ -178,11 +152,7 @@ def write_wheel(
 
 
 def _read_back(path: Path) -> None:
-    """Refuse a wheel that is not what RECORD says of it: a disk may say that it has what it has not.
-
-    Raises:
-        BuildError: names the first member that differs; the file is removed.
-    """
+    """Refuse and remove a wheel that is not what RECORD says of it: a disk may say that it has what it has not."""
     name = "RECORD"
     try:
         with WheelFile(path) as archive:  # which compares what it reads with RECORD
@@ -198,20 +168,16 @@ def _read_back(path: Path) -> None:
         ) from error
 
 
-def members_of(wheel: Path) -> list[str]:
-    """The names of a wheel's members."""
-    with WheelFile(wheel) as source:
-        return list(source.namelist())
-
-
-def refuse_native_files(pure: Path) -> None:
-    """Refuse a wheel from setuptools with a native file: nothing says what it was built from and for.
+def read_pure(pure: Path) -> tuple[str, list[str]]:
+    """The version of a wheel from setuptools, and the names of its members.
 
     Raises:
-        BuildError: names the file.
+        BuildError: one is a native file, of which nothing says what it was built from and for; names it.
     """
     with WheelFile(pure) as source:
-        native = [name for name in source.namelist() if _is_native(source, name)]
+        version = field_of(source.read(f"{source.dist_info_path}/METADATA").decode("utf-8"), "Version")
+        members = list(source.namelist())
+        native = [name for name in members if _is_native(source, name)]
     if native:
         raise BuildError(
             "a native file that kernelwheel did not build would get into the wheel",
@@ -219,6 +185,7 @@ def refuse_native_files(pure: Path) -> None:
             found="\n".join(native),
             remedies=["remove it from the checkout, or from the package data", "or build it as an extension"],
         )
+    return version, members
 
 
 def _is_native(wheel: WheelFile, member: str) -> bool:

@@ -83,12 +83,7 @@ def default(supported: Iterable[Arch], has_tegra: bool = False, virtual: Sequenc
 
     SASS runs on every later minor revision of its generation, so one per generation is enough. A Tegra chip counts
     only if its generation has no other, or if the wheel's platform has such chips. There is nothing to leave out for
-    Arm: even 7.5 has been beside an Arm CPU (NVIDIA T4G).
-
-    Args:
-        supported: the architectures that this nvcc can compile for (`nvcc --list-gpu-code`).
-        has_tegra: whether the platform has Tegra chips.
-        virtual: those that it makes PTX for; empty: all.
+    Arm: even 7.5 has been beside an Arm CPU (NVIDIA T4G). `supported` and `virtual` are as for `check_supported`.
     """
     first: dict[int, Arch] = {}
     supported = list(supported)

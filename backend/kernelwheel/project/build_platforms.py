@@ -15,12 +15,6 @@ class LinuxBuild(Linux):
     """Linux with glibc on one kind of CPU.
 
     What is said of libraries and links holds for the platform that they are for.
-
-    Attributes:
-        machine: the CPU as in the names of platforms and of wheel tags: `x86_64`.
-        elf: what its ELF headers say: class (2: 64 bits), byte order (1: little), machine number.
-        cuda_target: nvcc's name of the part of a toolkit for it, a folder in `targets`.
-        has_tegra: whether there are Tegra chips with it, whose GPUs run no other GPU's code.
     """
 
     libc = "libc.so.6"
@@ -38,10 +32,10 @@ class LinuxBuild(Linux):
     toolkits = "/usr/local"  # the folder with the usual ones of CUDA toolkits
 
     def __init__(self, machine: str, elf: tuple[int, int, int], cuda_target: str, *, has_tegra: bool = False) -> None:
-        self.machine = machine
-        self.elf = elf
-        self.cuda_target = cuda_target
-        self.has_tegra = has_tegra
+        self.machine = machine  # the CPU as in the names of platforms and of wheel tags: `x86_64`
+        self.elf = elf  # what its ELF headers say: class (2: 64 bits), byte order (1: little), machine number
+        self.cuda_target = cuda_target  # nvcc's name of the part of a toolkit for it, a folder in `targets`
+        self.has_tegra = has_tegra  # whether there are Tegra chips with it, whose GPUs run no other GPU's code
 
     @property
     def name(self) -> str:
@@ -110,8 +104,3 @@ HOST_PLATFORM: type[Platform] = LinuxBuild
 # The builds for another platform that there are: on the first, for the second. Both are of one system, so the names of
 # libraries that HOST_PLATFORM gives are the target's too.
 CROSS_BUILDS = (("linux-x86_64", "linux-aarch64"),)
-
-
-def is_library_for(platform: str, head: bytes) -> bool:
-    """Whether a file with these first HEADER bytes is a shared library for a platform such as `linux-x86_64`."""
-    return platform in PLATFORMS and PLATFORMS[platform].is_library(head)

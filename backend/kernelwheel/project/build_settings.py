@@ -34,18 +34,15 @@ def _platform(text: str) -> str:
     return str(choice(NATIVE, *PLATFORMS)(value))
 
 
-def _jobs(text: str) -> int:
+def _number(text: str, most: int = 4096, if_more: str = "") -> int:
     value = int(text) if text.strip().isdecimal() else -1
-    if value < 0 or value > 4096:
-        raise ValueError
+    if value < 0 or value > most:
+        raise ValueError(if_more if value >= 0 else "")
     return value
 
 
 def _epoch(text: str) -> int:
-    value = int(text) if text.strip().isdecimal() else -1
-    if value < 0 or value > NEWEST_ZIP_TIME:
-        raise ValueError("A zip file cannot store such a time." if value >= 0 else "")
-    return max(value, OLDEST_ZIP_TIME)
+    return max(OLDEST_ZIP_TIME, _number(text, NEWEST_ZIP_TIME, "A zip file cannot store such a time."))
 
 
 def _driver(text: str) -> str:
@@ -55,8 +52,8 @@ def _driver(text: str) -> str:
     return value
 
 
-class BuildOptions(Settings):
-    """All options."""
+class BuildSettings(Settings):
+    """The effective options of one build or compile."""
 
     platform: Option[str] = Option(
         _platform,
@@ -115,7 +112,7 @@ class BuildOptions(Settings):
         help="Runs nvcc and the C++ compiler, and may cache their output; empty: none. Not a clang in nvcc's place.",
     )
     jobs: Option[int] = Option(
-        _jobs,
+        _number,
         takes="a whole number, 0 for automatic",
         default="0",
         environment="MAX_JOBS",
@@ -147,22 +144,14 @@ class BuildOptions(Settings):
         "build fails if they do not earn that of the option glibc; off: tagged for Linux alone.",
     )
 
-
-class BuildSettings(BuildOptions):
-    """The effective options of one build or compile."""
-
     @classmethod
     def resolve(
         cls, package: str, table: Mapping[str, Any], environ: Mapping[str, str], config: Mapping[str, Any] | None = None
     ) -> Self:
         """The effective settings: defaults < `table` < `environ` < `config`.
 
-        Args:
-            package: the package's name, from which the names of its own environment variables are derived.
-            table: `[tool.kernelwheel]`, options only.
-            environ: the process environment; an empty variable counts as not set.
-            config: the front end's `-C` settings (PEP 517, "Config settings"): strings, or a list of strings if one
-                was given several times, as pip and uv pass them.
+        `table` is `[tool.kernelwheel]`, options only; `config` are the front end's `-C` settings (PEP 517, "Config
+        settings"): strings, or a list of strings if one was given several times, as pip and uv pass them.
 
         Raises:
             SettingsError: an option is unknown, has a value that it does not take, or contradicts another one; says
@@ -193,10 +182,9 @@ class BuildSettings(BuildOptions):
     def record(self, archs: str | None) -> dict[str, dict[str, Any]]:
         """The manifest's record of the options that decide an Artifact: {name: {value, origin}}.
 
-        Args:
-            archs: the architectures compiled for; None if there are no CUDA kernels. Options for CUDA only then had no
-                effect and are left out, except those of the package's own table: a compile at run time needs them. So
-                are options for another platform, in a build for this one.
+        `archs` are the architectures compiled for; None if there are no CUDA kernels. Options for CUDA only then had no
+        effect and are left out, except those of the package's own table: a compile at run time needs them. So are
+        options for another platform, in a build for this one.
         """
         record = {}
         for option in self.OPTIONS.values():

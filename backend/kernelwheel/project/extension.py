@@ -37,41 +37,24 @@ OF_CUDA_MAJOR = (
 
 @dataclass(frozen=True)
 class Extension:
-    """One library to build, without a CMakeLists.txt. All files and folders are relative to the project.
+    """One library to build, without a CMakeLists.txt. All files and folders are relative to the project."""
 
-    Attributes:
-        name: where it is imported from, `simple_knn._C`.
-        kind: see `Kind`.
-        cuda: whether it can be built without CUDA (`optional`), with CUDA only, or has nothing to do with it.
-        sources: C++ and CUDA files; patterns, until `source_files.find_sources` replaces them by the files that match.
-        cuda_sources: C++ files that are compiled only with CUDA, as CUDA files are.
-        include_dirs: folders with headers.
-        define: macros, `NAME` or `NAME=VALUE`; `cuda_define`: those of a build with CUDA.
-        cxx_flags, cuda_flags: options for the C++ compiler and for nvcc.
-        file_flags: further options for single files.
-        link_flags: options for the linker driver.
-        libraries: further libraries to link, `cublas`.
-        archs: the architectures of its kernels, if they are for one family of GPUs only; empty: those of the build.
-        exclude: patterns of files that are left out.
-        by_path: whether the package loads it by its path, so that the library itself lies where its name says.
-    """
-
-    name: str
+    name: str  # where it is imported from, `simple_knn._C`
     kind: Kind
-    cuda: CudaNeed
-    sources: tuple[str, ...]
-    cuda_sources: tuple[str, ...]
-    include_dirs: tuple[str, ...]
-    define: tuple[str, ...]
-    cuda_define: tuple[str, ...]
+    cuda: CudaNeed  # whether it can be built without CUDA (`optional`), with CUDA only, or has nothing to do with it
+    sources: tuple[str, ...]  # C++ and CUDA files; patterns, until `source_files.find_sources` looks for them
+    cuda_sources: tuple[str, ...]  # C++ files that are compiled only with CUDA, as CUDA files are
+    include_dirs: tuple[str, ...]  # folders with headers
+    define: tuple[str, ...]  # macros, `NAME` or `NAME=VALUE`
+    cuda_define: tuple[str, ...]  # those of a build with CUDA
     cxx_flags: tuple[str, ...]
-    cuda_flags: tuple[str, ...]
-    file_flags: Mapping[str, tuple[str, ...]]
-    link_flags: tuple[str, ...]
-    libraries: tuple[str, ...]
-    archs: str
-    exclude: tuple[str, ...] = ()
-    by_path: bool = False
+    cuda_flags: tuple[str, ...]  # for nvcc
+    file_flags: Mapping[str, tuple[str, ...]]  # further options for single files
+    link_flags: tuple[str, ...]  # options for the linker driver
+    libraries: tuple[str, ...]  # further libraries to link, `cublas`
+    archs: str  # the architectures of its kernels, if they are for one family of GPUs only; empty: those of the build
+    exclude: tuple[str, ...] = ()  # patterns of files that are left out
+    by_path: bool = False  # whether the library itself lies where its name says, as the package loads it by its path
 
     @property
     def module(self) -> str:
@@ -179,23 +162,14 @@ def _archs(value: Any) -> str:
 
 
 class Key(NamedTuple):
-    """One key of the table, an attribute of Extension.
+    """One key of the table, an attribute of Extension."""
 
-    Attributes:
-        name: as it is written.
-        read: what reads its value, or raises ValueError.
-        takes: the values that it takes, in words.
-        help: what it is for.
-        default: what stands for it, in words.
-        absent: the same as a value; None if the key is required.
-    """
-
-    name: str
-    read: Callable[[Any], Any]
-    takes: str
-    help: str
-    default: str = "empty"
-    absent: Any = ()
+    name: str  # as it is written
+    read: Callable[[Any], Any]  # what reads its value, or raises ValueError
+    takes: str  # the values that it takes, in words
+    help: str  # what it is for
+    default: str = "empty"  # what stands for it, in words
+    absent: Any = ()  # the same as a value; None if the key is required
 
 
 _PATTERNS, _MACROS, _OPTIONS = "a list of patterns", "a list of NAME or NAME=VALUE", "a list of compiler options"

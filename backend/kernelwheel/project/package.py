@@ -12,8 +12,10 @@ from typing import Any, Literal, NamedTuple, cast
 from ..runtime.content import Content
 from ..runtime.errors import SettingsError, way_out
 from ..runtime.files import is_file, is_folder
+from ..runtime.settings import TABLE
 from ..runtime.sources import package_path
 from . import source_files
+from .build_settings import written
 from .extension import EXTENSION, Extension, from_plan, read_extensions, to_json
 
 # What a package's libraries are bound to: only torch's stable ABI, or one Python and one torch release.
@@ -45,25 +47,18 @@ def make_content(
 
 
 class PackageFacts(NamedTuple):
-    """The fixed facts of a package, as opposed to options, which a single build may override.
+    """The fixed facts of a package, as opposed to options, which a single build may override."""
 
-    Attributes:
-        import_name: the package that its Artifact and its runtime are in, the home: `splat`; below a namespace package,
-            which other distributions have files of too, `acme.ops`.
-        sources: the folder with CMakeLists.txt, relative to the project; with extensions, the project itself.
-        torch_target: the oldest torch that the operators run on, `major.minor`: the stable ABI's target version.
-        abi: `stable` if all libraries are operators on torch's stable ABI; `torch` if there are modules that Python
-            itself imports and that use all of torch's C++ API. With extensions, their kinds say that.
-        extensions: what is built without a CMakeLists.txt.
-        files: the files of the extensions, relative to `sources`; None without extensions, and until `located`.
-    """
-
+    # the package that its Artifact and its runtime are in, the home: `splat`; below a namespace package, which other
+    # distributions have files of too, `acme.ops`
     import_name: str
-    sources: str
-    torch_target: str
+    sources: str  # the folder with CMakeLists.txt, relative to the project; with extensions, the project itself
+    torch_target: str  # the oldest torch that the operators run on, `major.minor`: the stable ABI's target version
+    # `stable` if all libraries are operators on torch's stable ABI; `torch` if there are modules that Python itself
+    # imports and that use all of torch's C++ API. With extensions, their kinds say that
     abi: Abi = "stable"
-    extensions: tuple[Extension, ...] = ()
-    files: tuple[str, ...] | None = None
+    extensions: tuple[Extension, ...] = ()  # what is built without a CMakeLists.txt
+    files: tuple[str, ...] | None = None  # of the extensions, below `sources`; None without them or until `located`
 
     @property
     def binds_torch(self) -> bool:
@@ -82,11 +77,6 @@ class PackageFacts(NamedTuple):
         Operators need a driver instead: the CUDA runtime is linked into them.
         """
         return self.binds_torch or any(each.binds_cuda for each in self.extensions)
-
-    @property
-    def can_use_cuda(self) -> bool:
-        """Whether a build with CUDA differs from one without; only a CMakeLists.txt does not say."""
-        return not self.extensions or any(each.cuda != "none" for each in self.extensions)
 
     @property
     def needs_cuda(self) -> tuple[str, ...]:
@@ -117,11 +107,6 @@ class PackageFacts(NamedTuple):
         abi = cast(Abi, content["abi"])
         return cls(content["package"], ".", content["torch_target"], abi, extensions, files)
 
-    @property
-    def native(self) -> str:
-        """The Artifact's folder in the wheel."""
-        return f"{package_path(self.import_name)}/_native"
-
 
 def source_root(project: Path, package: str) -> Path:
     """The folder of a project that its package is imported from: `src`, or the project itself."""
@@ -133,10 +118,8 @@ def split_table(
 ) -> tuple[PackageFacts, dict[str, Any]]:
     """Split `[tool.kernelwheel]` into the package's facts and its options.
 
-    Args:
-        table: the table.
-        project_name: the name in `[project]`, for a package that has only extensions at the top level.
-        project: the folder of the project, which shows what is a namespace package.
+    A package that has only extensions at the top level is named after the project. Its folder, `project`, shows what is
+    a namespace package.
 
     Raises:
         SettingsError: a fact is missing or malformed.
@@ -178,6 +161,32 @@ def read_project(project: Path) -> tuple[PackageFacts, dict[str, Any]]:
     values = read_toml(project / "pyproject.toml")
     name = values.get("project", {}).get("name", "")
     return split_table(values.get("tool", {}).get("kernelwheel", {}), str(name), project)
+
+
+def describe(package: str, version: str, project: str) -> dict[str, Any] | None:
+    """The content of the package's kernels without options, the folder of its sources, its table's options as texts.
+
+    Returns:
+        Plain JSON values; None if the checkout `project` is not the package's.
+
+    Raises:
+        BuildError: what pyproject.toml declares is not right, or sources cannot be read.
+    """
+    folder = Path(project)
+    try:
+        table = read_toml(folder / "pyproject.toml").get("tool", {}).get("kernelwheel", {})
+    except FileNotFoundError:
+        return None
+    if "extension" not in table and table.get("package") != package:
+        return None
+    facts, options = read_project(folder)
+    if facts.import_name != package:
+        return None
+    sources = folder / facts.sources
+    facts = facts.located(folder)
+    content = facts.content(version, source_files.source_digests(sources, facts.files), {})
+    texts = {name: text for name, (text, _) in written(options, TABLE).items()}
+    return {"content": content, "folder": str(sources), "options": texts}
 
 
 def _home(names: Sequence[str], project_name: str, project: Path | None) -> str | None:

@@ -59,19 +59,16 @@ def files_of(extensions: Sequence[Extension], project: Path) -> tuple[str, ...]:
 def source_digests(root: Path, files: Iterable[str] | None = None) -> dict[str, str]:
     """The sha256 of the source files in `root`, keyed by path relative to `root`, with forward slashes.
 
-    Args:
-        root: the folder with CMakeLists.txt, or the project.
-        files: which files; None: every source file below `root`. Symbolic links are followed, so a folder may be shared
-            with another package. Hidden files are ignored.
+    Without `files`, of every one below the folder with CMakeLists.txt. Symbolic links are followed, so a folder may be
+    shared with another package. Hidden files are ignored.
 
     Raises:
         SettingsError: there is no CMakeLists.txt in `root`.
         BuildError: a file or folder cannot be read.
     """
     try:
-        if files is not None:
-            return {name: file_sha256(root / name) for name in files}
-        return _source_digests(root)
+        names = _sources_below(root) if files is None else files
+        return {name: file_sha256(root / name) for name in names}
     except OSError as error:
         raise BuildError(
             "the native sources cannot be read",
@@ -132,7 +129,7 @@ def _matches(name: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(each, pattern.replace("**/", "*")) for pattern in patterns for each in above)
 
 
-def _source_digests(root: Path) -> dict[str, str]:
+def _sources_below(root: Path) -> list[str]:
     if not is_file(root / "CMakeLists.txt"):
         raise SettingsError(
             "the native sources are missing",
@@ -141,7 +138,7 @@ def _source_digests(root: Path) -> dict[str, str]:
             remedies=["fix `sources` in [tool.kernelwheel]; for an sdist, add the folder to MANIFEST.in"],
         )
     files = (path for path in _files(root, ()) if path.suffix in {*SOURCE_SUFFIXES, ""} or path.name in SOURCE_NAMES)
-    return {path.relative_to(root).as_posix(): file_sha256(path) for path in sorted(files)}
+    return [path.relative_to(root).as_posix() for path in sorted(files)]
 
 
 def _files(folder: Path, above: tuple[Path, ...], left_out: Sequence[str] = ("__pycache__",)) -> Iterator[Path]:

@@ -18,15 +18,6 @@ from .kernels import Kernels
 from .manifest import FILE
 from .sources import editable_name, package_path
 
-# Commands of kernelwheel's about a package, which are passed on to it where it is installed.
-OF_KERNELWHEEL = {
-    "build": "compile kernels ahead of the first call, if none fit; needs no GPU",
-    "explain": "explain why no kernels were found: show the closest match and how it differs",
-    "prune": "remove damaged entries, leftovers and the entries that the options select",
-    "export": "export the kernels that this machine uses to a file",
-    "import": "import kernels from an exported file or a wheel into the user's store",
-}
-
 
 def main(package: str, arguments: Sequence[str]) -> int:
     """Run one command for a package, and say what fails; returns the exit status."""
@@ -44,10 +35,10 @@ def run(package: str, arguments: Sequence[str], program: str) -> int:
     of_cache = cache.add_subparsers(dest="cache_command", required=True, metavar="COMMAND")
     for name, each in cache_commands.COMMANDS.items():
         each.declare(of_cache.add_parser(name, help=each.summary, description=each.summary))
-    for name, summary in OF_KERNELWHEEL.items():
+    for name, summary in cache_commands.OF_KERNELWHEEL.items():
         of_cache.add_parser(name, add_help=False, help=f"{summary} (by kernelwheel)")
     args, rest = parser.parse_known_args(arguments)
-    if args.command == "inspect" or (args.command == "cache" and args.cache_command in OF_KERNELWHEEL):
+    if args.command == "inspect" or (args.command == "cache" and args.cache_command in cache_commands.OF_KERNELWHEEL):
         compiler_process.program()  # raises where kernelwheel is not installed
         words = ["inspect", *rest] if args.command == "inspect" else ["cache", args.cache_command, package, *rest]
         return int(import_module("kernelwheel.__main__").main(words, package))  # its errors are other classes than ours

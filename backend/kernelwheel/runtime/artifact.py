@@ -11,7 +11,7 @@ from .manifest import Library, Manifest
 from .record import Record
 
 if TYPE_CHECKING:  # at run time, only what loading a wheel's Artifact needs is imported
-    from .store import Store
+    from .permissions import Guard
 
 
 class Artifact(Record):
@@ -19,7 +19,7 @@ class Artifact(Record):
 
     folder: Path  # where its libraries are
     manifest: Manifest
-    store: Store | None = None  # the Store that it is an entry of; None if it is the package's own, from its wheel
+    guard: Guard | None = None  # of the Store that it is an entry of; None if it is the package's own, from its wheel
 
     @property
     def files(self) -> list[Path]:
@@ -39,11 +39,10 @@ class Artifact(Record):
         """
         path = self.folder / library.file
         try:
-            if self.store is None:  # beside the package's own code: whoever could change one could change the other
+            if self.guard is None:  # beside the package's own code: whoever could change one could change the other
                 return manifests.verified(os.open(path, os.O_RDONLY | os.O_CLOEXEC), library, path)
-            guard = self.store.guard
-            with guard.opened(self.folder) as inside:
-                return manifests.verified(guard.open_file(inside, library.file, path), library, path)
+            with self.guard.opened(self.folder) as inside:
+                return manifests.verified(self.guard.open_file(inside, library.file, path), library, path)
         except FileNotFoundError as error:
             raise manifests.corrupt(path, str(error)) from error
         except OSError as error:

@@ -106,3 +106,11 @@ COMMANDS = {
     "verify": Command(_verify, "verify every entry byte for byte, and quarantine damaged ones"),
     "clear": Command(_clear, "remove the entries of this version", _clear_options),
 }
+# Those of kernelwheel, which are passed on to it where it is installed, and what they are for.
+OF_KERNELWHEEL = {
+    "build": "compile kernels ahead of the first call, if none fit; needs no GPU",
+    "explain": "explain why no kernels were found: show the closest match and how it differs",
+    "prune": "remove damaged entries, leftovers and what the options select; default: entries of other versions",
+    "export": "export the kernels that this machine uses to a file",
+    "import": "import kernels from an exported file or a wheel into the user's store",
+}

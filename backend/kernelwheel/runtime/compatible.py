@@ -99,8 +99,8 @@ def _mismatches(manifest: Manifest, host: Host) -> Iterator[Mismatch]:
         yield Mismatch("libstdcxx", needs.libstdcxx, found, remedy, compile_cures=known)
     yield from _binding_mismatches(needs, host, wheel)
     # One file for CPU and GPU cannot be loaded without libtorch_cuda if it needs it.
-    if can_use_cuda(manifest.content) and (host.cuda is not None or manifest.whole):
-        yield from _cuda_mismatches(manifest, host, "cpu" if manifest.whole else "cuda")
+    if can_use_cuda(manifest.content) and (host.cuda is not None or manifest.serves_both):
+        yield from _cuda_mismatches(manifest, host, "cpu" if manifest.serves_both else "cuda")
 
 
 def _binding_mismatches(needs: Requires, host: Host, wheel: str) -> Iterator[Mismatch]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from . import compiler_process
 from .artifact import Artifact
-from .content import can_use_cuda, is_whole, needs_cuda
+from .content import can_use_cuda, needs_cuda, serves_both
 from .find import find
 from .host import Host
 from .installed import InstalledPackage
@@ -48,7 +48,7 @@ def compile_request(package: InstalledPackage, host: Host, request: Request, set
     if source is None or content is None:
         raise no_sources(package.package)
     cuda = request.device == "cuda"
-    if not cuda and not request.build and is_whole(content):  # without a GPU, CUDA kernels are compiled only on request
+    if not cuda and not request.build and serves_both(content):  # without a GPU, CUDA kernels only on request
         cuda = settings.cuda == "on" or (settings.cuda == "auto" and needs_cuda(content))
     wheel = own_cpu_kernels(host, package) if cuda else None
     if not settings.archs and cuda and host.capabilities:

@@ -34,7 +34,7 @@ def needs_cuda(content: Content) -> bool:
     return any(each["cuda"] == "required" for each in content["extensions"])
 
 
-def is_whole(content: Content) -> bool:
+def serves_both(content: Content) -> bool:
     """Whether a library for CUDA has CPU kernels too; otherwise there is one for each."""
     return content["abi"] == "torch" or bool(content["extensions"])
 

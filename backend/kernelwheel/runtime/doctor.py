@@ -14,7 +14,7 @@ from typing import Any
 from .artifact import Artifact
 from .compiler_process import program
 from .errors import IncompatibleArtifactError, KernelWheelError, StoreError, command, printable
-from .find import foresee
+from .find import predict
 from .host import Host
 from .installed import InstalledPackage
 from .inventory import UNREADABLE, find_damage, take_inventory
@@ -73,7 +73,7 @@ def examine(kernels: Kernels) -> dict[str, Any]:
 def next_calls(package: InstalledPackage, host: Host) -> list[Selection]:
     """What the next call on the CPU does, and on each compute capability among the visible GPUs.
 
-    A compile is foreseen to fail where kernelwheel is not installed, or nothing could be stored; what else it lacks,
+    A compile is predicted to fail where kernelwheel is not installed, or nothing could be stored; what else it lacks,
     such as compilers, kernelwheel's own `doctor` looks for.
     """
     obstacle = None
@@ -82,7 +82,7 @@ def next_calls(package: InstalledPackage, host: Host) -> list[Selection]:
         program()
     except KernelWheelError as error:
         obstacle = error
-    return [if_compiled(expected, obstacle) for expected in foresee_calls(package, host)]
+    return [if_compiled(expected, obstacle) for expected in predict_calls(package, host)]
 
 
 def require_store(package: InstalledPackage) -> None:
@@ -102,10 +102,10 @@ def require_store(package: InstalledPackage) -> None:
         raise store.unwritable(error) from error
 
 
-def foresee_calls(package: InstalledPackage, host: Host) -> list[Selection]:
+def predict_calls(package: InstalledPackage, host: Host) -> list[Selection]:
     """A call on the CPU, and one on each compute capability among the visible GPUs; a compile is taken to succeed."""
     requests = [Request("cpu"), *(Request("cuda", capability) for capability in host.capabilities or (None,))]
-    return [foresee(package, host, each, partial(_verify_loaded, each.device)) for each in requests]
+    return [predict(package, host, each, partial(_verify_loaded, each.device)) for each in requests]
 
 
 def if_compiled(expected: Selection, obstacle: KernelWheelError | None) -> Selection:

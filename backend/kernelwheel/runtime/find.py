@@ -43,19 +43,21 @@ def find(package: InstalledPackage, host: Host, request: Request, use: Use, chan
         except UnreadableArtifactError:
             raise  # it may be intact: do not quarantine it
         except IncompatibleArtifactError as error:
-            if put_away and artifact.store:
-                put_away(artifact.store, artifact.folder, error)  # raises for a read-only one
-            elif put_away:
-                package.damage = error
+            if artifact.guard is None:
+                if changes:
+                    package.damage = error
                 raise
-            elif artifact.store is None or not artifact.store.own:
+            store = next(each for each in package.stores() if each.root == artifact.folder.parent)
+            if put_away:
+                put_away(store, artifact.folder, error)  # raises for a read-only one
+            elif not store.own:
                 raise
             damaged.add(artifact.folder)
         else:
             return selection
 
 
-def foresee(package: InstalledPackage, host: Host, request: Request, verify: Use) -> Selection:
+def predict(package: InstalledPackage, host: Host, request: Request, verify: Use) -> Selection:
     """Predict what `find` would decide. Changes nothing and raises nothing: an error becomes a selection to fail."""
     try:
         return find(package, host, request, verify, changes=False)

@@ -103,7 +103,7 @@ class InstalledPackage:
 
     def wanted_of(self, artifact: Artifact) -> Wanted:
         """What an Artifact is checked against. The wheel's own was installed to be used, whatever options are set."""
-        return self.wanted if artifact.store else Wanted(self.version)
+        return self.wanted if artifact.guard else Wanted(self.version)
 
     def read_sources_again(self) -> None:
         """Accept sources of a checkout that were edited since they were first read; the compiler checks a wheel's."""

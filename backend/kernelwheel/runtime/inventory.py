@@ -44,11 +44,6 @@ class Entry:
         """The package version that it is for."""
         return self.store.version
 
-    @property
-    def fingerprint(self) -> str:
-        """The fingerprint that it is stored under."""
-        return self.folder.name
-
 
 @dataclass(frozen=True)
 class Inventory:

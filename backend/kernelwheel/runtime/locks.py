@@ -5,9 +5,8 @@ holds the lock of the folder that it writes to, and nobody else starts there bef
 part in its parent's work, closes the lock. The lock file is never unlinked: otherwise, two processes could lock two
 different files of the same name.
 
-This is not the library filelock, for two reasons. Where flock is missing, filelock 4 falls back to a lock *file*, which
-can go stale. And it cannot hand its descriptor to child processes, which here must keep the lock while a compiler that
-outlived its killed build still writes.
+This is not the library filelock: without flock, version 4 falls back to a lock *file*, which can go stale, and it hands
+no descriptor to child processes.
 """
 
 from __future__ import annotations

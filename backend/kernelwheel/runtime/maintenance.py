@@ -19,7 +19,7 @@ from .errors import StoreError
 from .files import is_folder
 from .inventory import UNREADABLE, Entry, Inventory, find_damage, size_of, take_inventory, versions
 from .locks import exclusive
-from .store import WHOLE, Store
+from .store import REUSABLE, Store
 from .store_lock import DAY, making
 
 BUILDS_ARE_KEPT = 30 * DAY
@@ -106,7 +106,7 @@ def clean_builds(store: Store, before: float, because: str) -> Cleaning:
         found = Removed("build", "", path.name, size_of(path), because)
         try:
             with exclusive(path.with_suffix(".lock"), _give_up):
-                (path / WHOLE).unlink(missing_ok=True)  # first, so that a partly removed folder is not reused
+                (path / REUSABLE).unlink(missing_ok=True)  # first, so that a partly removed folder is not reused
                 shutil.rmtree(path)
             removed.append(found)
         except (OSError, _Busy) as error:

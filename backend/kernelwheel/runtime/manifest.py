@@ -107,7 +107,7 @@ class Manifest(Record):
         return any(library.device == "cuda" for library in self.libraries)
 
     @property
-    def whole(self) -> bool:
+    def serves_both(self) -> bool:
         """Whether a library that uses CUDA has CPU kernels too, as modules and extensions do."""
         libraries = self.libraries if self.extensions else self.modules.values()
         return any(library.device == "cuda" for library in libraries)

@@ -140,9 +140,9 @@ class Guard(Record):
         if self._is_ours_alone(info):
             return
         if self.trust.includes(info.st_uid):
-            if HOST_PLATFORM.protects_entries(info):
+            if info.st_mode & stat.S_ISVTX:
                 return  # others can add to it, but cannot rename or remove what is ours
-            if above and not HOST_PLATFORM.everyone_may_write(info):
+            if above and not info.st_mode & stat.S_IWOTH:
                 members = HOST_PLATFORM.group_writers(descriptor, info)
                 if members is not None and all(map(self.trust.includes, members)):
                     return  # as a user's private group
@@ -162,7 +162,8 @@ class Guard(Record):
         raise self._unsafe(path, os.stat(name, dir_fd=parent, follow_symlinks=False), "folder")
 
     def _is_ours_alone(self, info: os.stat_result) -> bool:
-        return self.trust.everyone or (self.trust.includes(info.st_uid) and not HOST_PLATFORM.others_may_write(info))
+        others_may_write = info.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        return self.trust.everyone or (self.trust.includes(info.st_uid) and not others_may_write)
 
     def _unsafe(self, path: Path, info: os.stat_result, kind: str) -> StoreError:
         right_kind = stat.S_ISDIR(info.st_mode) if kind == "folder" else stat.S_ISREG(info.st_mode)

@@ -11,7 +11,6 @@ import ctypes
 import errno
 import os
 import platform
-import stat
 import sys
 from bisect import bisect_left
 from functools import cache
@@ -116,21 +115,6 @@ class Linux:
     def stands_for_many(number: int, kind: str = "uid") -> bool:
         """Whether a number stands for all users, or groups, that have none here: user_namespaces(7), "Unmapped"."""
         return number == _overflow(kind) and _contents(f"/proc/self/{kind}_map").split() != [b"0", b"0", b"4294967295"]
-
-    @staticmethod
-    def others_may_write(info: os.stat_result) -> bool:
-        """Whether a file's mode lets anybody but its owner write."""
-        return bool(info.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
-
-    @staticmethod
-    def everyone_may_write(info: os.stat_result) -> bool:
-        """Whether its mode lets everybody write."""
-        return bool(info.st_mode & stat.S_IWOTH)
-
-    @staticmethod
-    def protects_entries(info: os.stat_result) -> bool:
-        """Whether those who may write to a folder can rename and remove only what is theirs, as in /tmp."""
-        return bool(info.st_mode & stat.S_ISVTX)
 
     @staticmethod
     def group_writers(descriptor: int, info: os.stat_result) -> set[int] | None:

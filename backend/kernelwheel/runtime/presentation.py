@@ -55,7 +55,7 @@ def view_entry(entry: Entry, host: Host, wanted: Wanted) -> dict[str, Any]:
     view: dict[str, Any] = {
         "folder": str(entry.folder),
         "version": entry.version,
-        "fingerprint": entry.fingerprint,
+        "fingerprint": entry.folder.name,
         "size": entry.size,
         "made": datetime.fromtimestamp(entry.made, timezone.utc).isoformat(timespec="seconds"),
         "damage": entry.damage or None,

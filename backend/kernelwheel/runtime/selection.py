@@ -55,7 +55,7 @@ def select(request: Request, host: Host, candidates: Iterable[Artifact], install
     for_one = None  # for the call's GPU alone: one for all GPUs is better, as a process loads one library for CUDA
     try:
         for artifact in candidates:
-            if artifact.store is None and installed.jit == "always":
+            if artifact.guard is None and installed.jit == "always":
                 continue
             wanted = installed.wanted_of(artifact)
             if not against(artifact, request._replace(capability=None), host, wanted):
@@ -102,7 +102,7 @@ def own_cpu_kernels(host: Host, installed: InstalledPackage) -> Artifact | None:
 
 
 def _fitting(request: Request, artifact: Artifact) -> Selection:
-    where = "in the store" if artifact.store else "in the wheel"
+    where = "in the store" if artifact.guard else "in the wheel"
     return Selection(request, "load", f"the kernels {where} fit", artifact)
 
 

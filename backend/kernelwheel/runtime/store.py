@@ -27,7 +27,7 @@ from .record import Record
 from .variables import own_variable
 
 # In a build folder: exists only while everything else in it can be reused by the next compile.
-WHOLE = "whole.json"
+REUSABLE = "reusable.json"
 
 OnDamage = Callable[[Path, IncompatibleArtifactError], None]
 
@@ -81,7 +81,7 @@ class Store(Record):
         says = (manifest.package, manifest.version, manifest.fingerprint)
         if says != (self.package, self.version, folder.name):
             raise manifests.corrupt(folder, "its manifest is for {} {}, fingerprint {}".format(*says))
-        return Artifact(folder, manifest, self)
+        return Artifact(folder, manifest, self.guard)
 
     def quarantine(self, folder: Path, because: IncompatibleArtifactError | None = None) -> Path:
         """Move a damaged entry to the quarantine folder and return its new place."""

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
-from ..project.build_platforms import HEADER, is_library_for
+from ..project.build_platforms import HEADER, PLATFORMS
 from ..runtime import manifest as manifests
 from ..runtime.errors import IncompatibleArtifactError, UnreadableArtifactError
 from ..runtime.manifest import Library, Manifest
@@ -41,12 +41,7 @@ _UNREADABLE_FLAGS = 0x1 | 0x20 | 0x40  # encrypted, patched, strongly encrypted
 
 
 class Packed:
-    """The Artifact in a zip file that is open.
-
-    Attributes:
-        manifest: its parsed manifest.
-        text: the manifest's bytes.
-    """
+    """The Artifact in a zip file that is open: its `manifest`, and the `text` of that, in bytes."""
 
     def __init__(self, source: Path, archive: ZipFile) -> None:
         self._source = source
@@ -80,7 +75,7 @@ class Packed:
         if digest.hexdigest() != library.sha256:
             raise manifests.corrupt(where, "its sha256 does not match the manifest")
         platform = self.manifest.requires.platform
-        if not is_library_for(platform, head):
+        if platform not in PLATFORMS or not PLATFORMS[platform].is_library(head):
             raise manifests.corrupt(where, f"it is not a shared library for {platform}")
 
     def record_damage(self) -> Iterator[str]:

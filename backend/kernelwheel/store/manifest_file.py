@@ -5,20 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from ..runtime.errors import BuildError
 from ..runtime.manifest import FILE, ZEROS, Manifest, parse
-
-
-def write(manifest: Manifest, folder: Path) -> None:
-    """Write `manifest.json` into the Artifact's folder.
-
-    Raises:
-        BuildError: as `to_bytes`.
-    """
-    (folder / FILE).write_bytes(to_bytes(manifest))
 
 
 def to_bytes(manifest: Manifest) -> bytes:

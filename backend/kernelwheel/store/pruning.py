@@ -14,28 +14,15 @@ from ..runtime.store_lock import DAY
 
 @dataclass(frozen=True)
 class Policy:
-    """Which entries to remove: those of other versions, old ones, and the oldest until the rest fits.
+    """Which entries to remove: those of other versions, old ones, and the oldest until the rest fits."""
 
-    Attributes:
-        foreign_versions: remove every entry of another version.
-        older_than: in seconds; remove every entry made longer ago.
-        max_size: in bytes; entries of other versions go first, then the oldest.
-    """
-
-    foreign_versions: bool = False
-    older_than: float | None = None
-    max_size: int | None = None
+    foreign_versions: bool = False  # remove every entry of another version
+    older_than: float | None = None  # in seconds; remove every entry made longer ago
+    max_size: int | None = None  # in bytes; entries of other versions go first, then the oldest
 
 
 def choose(entries: Sequence[Entry], version: str, policy: Policy, now: float) -> dict[Path, str]:
-    """The entries to remove under a policy, by folder, each with the reason.
-
-    Args:
-        entries: all entries.
-        version: the version in use.
-        policy: which of them to remove.
-        now: seconds since 1970.
-    """
+    """The entries to remove under a policy, by folder, each with the reason; `now` is in seconds since 1970."""
     reasons: dict[Path, str] = {}
     for each in entries:
         age = now - each.made

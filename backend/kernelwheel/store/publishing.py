@@ -89,7 +89,7 @@ def _moved_into_place(store: Store, private: Path, fingerprint: str) -> Artifact
                 return theirs
         else:
             _fsync(store.root)
-            return Artifact(place, manifest, store)
+            return Artifact(place, manifest, store.guard)
 
 
 def _fsync(path: Path) -> None:

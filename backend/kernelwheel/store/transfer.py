@@ -57,11 +57,7 @@ def _member(name: str) -> ZipInfo:
 
 
 def _refuse_unfit(manifest: Manifest, where: str) -> None:
-    """Refuse an Artifact that this machine cannot check: a store on a shared file system has those of others, too.
-
-    Raises:
-        IncompatibleArtifactError: it is for another platform, or too large for a file.
-    """
+    """Refuse an Artifact that this machine cannot check: a store on a shared file system has those of others, too."""
     if manifest.requires.platform != platform_name():
         raise IncompatibleArtifactError(
             f"the kernels are for {manifest.requires.platform}, not for {platform_name()}",
@@ -80,11 +76,6 @@ def _refuse_unfit(manifest: Manifest, where: str) -> None:
 
 def import_file(source: Path, store: Store, say: Callable[[str], None]) -> Artifact:
     """Put an exported Artifact, or that of a wheel, into a Store.
-
-    Args:
-        source: the file.
-        store: the Store to import into.
-        say: receives one line at a time while other processes make an entry there.
 
     Raises:
         IncompatibleArtifactError: the file does not contain exactly one intact Artifact for this package, version and

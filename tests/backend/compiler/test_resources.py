@@ -36,19 +36,19 @@ PLENTY = Resources(8, "CPU affinity", 64 * 1024, "MemAvailable")
 def test_as_many_run_as_there_are_cores_and_memory_for(cores: int, memory_mb: int | None, count: int) -> None:
     there = Resources(cores, "CPU affinity", memory_mb, "MemAvailable")
 
-    assert jobs.plan_jobs(0, there).count == count
+    assert jobs.plan_jobs(0, there)[0] == count
 
 
 def test_the_reason_names_each_number_and_where_it_came_from() -> None:
     there = Resources(3, "CPU quota of /a", 2048, "limit of /b")
 
     because = "3 cores (CPU quota of /a), 2048 MB of memory (limit of /b), 1024 MB per compiler"
-    assert jobs.plan_jobs(0, there).because == because
+    assert jobs.plan_jobs(0, there) == (2, because)
 
 
 @pytest.mark.parametrize("setting", [1, 7, 64])
 def test_the_setting_is_taken_as_it_is(setting: int) -> None:
-    assert jobs.plan_jobs(setting, replace(PLENTY, memory_mb=1)).count == setting
+    assert jobs.plan_jobs(setting, replace(PLENTY, memory_mb=1)) == (setting, "set by the option jobs")
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,7 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from kernelwheel.compiler.component_facts import component_facts
 from kernelwheel.packing import sbom
-from kernelwheel.packing.components import Component, Facts, components_of, without_text
-from kernelwheel.packing.licences import licence_texts
-from kernelwheel.packing.sbom import Subject
+from kernelwheel.packing.components import Component, Facts, components_of, licence_texts, without_text
 from kernelwheel.project.build_settings import OLDEST_ZIP_TIME
 from kernelwheel.runtime.files import file_sha256
 from kernelwheel.runtime.manifest import Manifest
@@ -55,8 +53,8 @@ def drawn(machine: Machine) -> Manifest:
 
 
 def made(manifest: Manifest, components: tuple[Component, ...], epoch: int = OLDEST_ZIP_TIME) -> dict[str, Any]:
-    subject = Subject("tiny-kernels", "1.2.3", "MIT", "tiny/_native", manifest, epoch)
-    values: dict[str, Any] = json.loads(sbom.document(subject, components))
+    document = sbom.document(manifest, components, "tiny-kernels", "1.2.3", "MIT", epoch)
+    values: dict[str, Any] = json.loads(document)
     return values
 
 
@@ -147,8 +145,8 @@ def test_equal_builds_have_equal_documents_wherever_they_were_made(tmp_path: Pat
         machine = make_machine(tmp_path / name)
         manifest = drawn(machine)
         components = components_of(manifest, facts_of(machine))
-        subject = Subject("tiny", "1.2.3", "", "tiny/_native", manifest, OLDEST_ZIP_TIME)
-        documents += [sbom.document(subject, each) for each in (components, components[::-1])]
+        about = ("tiny", "1.2.3", "", OLDEST_ZIP_TIME)
+        documents += [sbom.document(manifest, each, *about) for each in (components, components[::-1])]
 
     assert len(set(documents)) == 1
     assert b"timestamp" not in documents[0]

@@ -44,7 +44,7 @@ def parts(tmp_path: Path) -> tuple[Artifact, Path]:
     folder.mkdir()
     (folder / LIBRARY.file).write_bytes(BYTES)
     manifest = sample(LIBRARY, sources={name: file_sha256(sources / name) for name in SOURCES})
-    manifest_file.write(manifest, folder)
+    (folder / "manifest.json").write_bytes(manifest_file.to_bytes(manifest))
     (folder / "notes").write_text("what else is in its folder")
     return Artifact(folder, manifest), sources
 
@@ -54,7 +54,7 @@ def made(pure: Path, parts: tuple[Artifact, Path], tmp_path: Path) -> Path:
     """The platform wheel."""
     artifact, sources = parts
     (tmp_path / "out").mkdir()
-    contents = wheel.Contents("tiny/_native", artifact, sources, OLDEST_ZIP_TIME, PLATFORM)
+    contents = wheel.Contents(artifact, sources, OLDEST_ZIP_TIME, PLATFORM)
     return tmp_path / "out" / wheel.add_artifact(pure, tmp_path / "out", contents)
 
 
@@ -103,7 +103,7 @@ def test_the_loader_is_in_it_whole(
     with WheelFile(pure, "w") as archive:
         for name, data in {**members, **packed}.items():
             archive.writestr(name, data)
-    contents = wheel.Contents("tiny/_native", *parts, OLDEST_ZIP_TIME, PLATFORM)
+    contents = wheel.Contents(*parts, OLDEST_ZIP_TIME, PLATFORM)
 
     made = tmp_path / wheel.add_artifact(pure, tmp_path, contents)
 
@@ -130,7 +130,7 @@ def test_what_the_disk_has_changed_is_refused_and_no_wheel_is_left(
     monkeypatch.setattr(WheelFile, "close", spoil)
 
     with pytest.raises(BuildError, match="does not hold what was written") as caught:
-        wheel.add_artifact(pure, tmp_path, wheel.Contents("tiny/_native", *parts, OLDEST_ZIP_TIME, PLATFORM))
+        wheel.add_artifact(pure, tmp_path, wheel.Contents(*parts, OLDEST_ZIP_TIME, PLATFORM))
 
     assert LIBRARY.file in caught.value.found
     assert [path for path in tmp_path.glob("*.whl") if "none-linux" in path.name] == []
@@ -165,7 +165,7 @@ def test_source_date_epoch_is_the_time_of_every_member(
     pure: Path, parts: tuple[Artifact, Path], tmp_path: Path
 ) -> None:
     (tmp_path / "dated").mkdir()
-    name = wheel.add_artifact(pure, tmp_path / "dated", wheel.Contents("tiny/_native", *parts, 1600000000, PLATFORM))
+    name = wheel.add_artifact(pure, tmp_path / "dated", wheel.Contents(*parts, 1600000000, PLATFORM))
 
     assert set(times(tmp_path / "dated" / name).values()) == {(2020, 9, 13, 12, 26, 40)}
 

@@ -99,7 +99,7 @@ def test_every_key_is_read_and_on_the_page_of_settings() -> None:
 def test_the_package_is_that_of_the_names() -> None:
     facts, options = split_table({"extension": [{"name": "light.sub._C", "sources": ["a.cpp"]}], "archs": "9.0"})
 
-    assert (facts.import_name, facts.native, facts.torch_target) == ("light", "light/_native", "2.10")
+    assert (facts.import_name, facts.torch_target) == ("light", "2.10")
     assert options == {"archs": "9.0"}
 
 

@@ -91,6 +91,16 @@ def test_a_group_is_accepted_if_all_its_members_are_known_and_trusted(
     check(folder, Trust(frozenset(trusted)))
 
 
+def test_a_folder_that_everybody_can_write_to_is_refused_whatever_its_group(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    say(monkeypatch, Database([], {"me": (ME, GROUP)}))
+    folder.chmod(0o2777)
+
+    with pytest.raises(StoreError, match="a cache is not safe"):
+        check(folder, Trust())
+
+
 @pytest.mark.parametrize(
     "database",
     [

@@ -69,7 +69,7 @@ def artifact(request: pytest.FixtureRequest, tmp_path: Path, libraries: Path) ->
     shutil.copytree(libraries / "foreign", folder.with_name("foreign"))
     found = (described(folder / OPERATORS, None), described(folder / MODULE, "one"))
     manifest = Manifest("tiny", "1.2.3", "f" * 64, "5" * 64, PLAN, {}, BUILT_WITH, REQUIRES, found)
-    return Artifact(folder, manifest, store)
+    return Artifact(folder, manifest, store.guard if store else None)
 
 
 def swap_folders(folder: Path) -> None:

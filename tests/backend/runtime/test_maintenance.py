@@ -36,7 +36,7 @@ def store(tmp_path: Path, entry: Path) -> Store:
 
 
 def fingerprints(store: Store) -> list[tuple[str, str]]:
-    return [(kept.version, kept.fingerprint) for kept in take_inventory(store).entries]
+    return [(kept.version, kept.folder.name) for kept in take_inventory(store).entries]
 
 
 @contextmanager
@@ -63,7 +63,7 @@ def test_an_inventory_knows_every_entry_of_every_version(store: Store, entry: Pa
 
     kept = take_inventory(store).entries
 
-    assert [(each.version, each.fingerprint, each.damage) for each in kept] == [
+    assert [(each.version, each.folder.name, each.damage) for each in kept] == [
         ("1.2.2", old.name, ""),
         ("1.2.3", entry.name, ""),
     ]

@@ -14,7 +14,7 @@ from kernelwheel.project import arch_choice
 from kernelwheel.runtime.artifact import Artifact
 from kernelwheel.runtime.compatible import Wanted, check
 from kernelwheel.runtime.errors import IncompatibleArtifactError, KernelWheelError, UnreadableArtifactError
-from kernelwheel.runtime.find import foresee
+from kernelwheel.runtime.find import predict
 from kernelwheel.runtime.host import Host
 from kernelwheel.runtime.manifest import Library
 from kernelwheel.runtime.selection import Request, Selection, against, select
@@ -35,7 +35,8 @@ OLD_TORCH = HOPPER._replace(torch="2.9.0+cu130")
 
 WHEEL = Artifact(Path("/site/tiny/_native"), MANIFEST, None)
 CPU_WHEEL = WHEEL._replace(manifest=CPU_MANIFEST)
-ENTRY = Artifact(Path("/cache/entry"), MANIFEST, Store(Path("/cache"), "tiny", "1.2.3"))
+STORE = Store(Path("/cache"), "tiny", "1.2.3")
+ENTRY = Artifact(STORE.root / "entry", MANIFEST, STORE.guard)
 BLACKWELL_ENTRY = ENTRY._replace(
     manifest=MANIFEST._replace(libraries=(CPU_LIBRARY, MANIFEST.libraries[1]._replace(sass=("12.0",))))
 )
@@ -59,6 +60,7 @@ class Given(NamedTuple):
     needs_cuda: bool = False
     package: str = "tiny"
     folder: Path = Path("/site/tiny/_native")
+    store: Store = STORE
 
     def wanted_of(self, artifact: Artifact) -> Wanted:
         return self.wanted
@@ -77,7 +79,10 @@ class Given(NamedTuple):
 
     @property
     def artifact(self) -> Artifact | None:
-        return next((each for each in self.artifacts if each.store is None), None)
+        return next((each for each in self.artifacts if each.guard is None), None)
+
+    def stores(self) -> Iterator[Store]:
+        yield self.store
 
     def candidates(self, damaged: object = None) -> Iterator[Artifact]:
         """The available ones, and then the error of a store that cannot be read."""
@@ -95,7 +100,7 @@ def whole(artifact: Artifact) -> None:
 
 
 def outcome_of(given: Given, host: Host, request: Request, verify: Callable[[Artifact], None] = whole) -> Selection:
-    return foresee(given, host, request, verify)
+    return predict(given, host, request, verify)
 
 
 JIT_NEVER, JIT_ALWAYS, CUDA_OFF = {"TINY_JIT": "never"}, {"TINY_JIT": "always"}, {"TINY_CUDA": "off"}
@@ -250,13 +255,13 @@ def test_architectures_are_named_in_the_order_of_their_numbers() -> None:
     ],
 )
 def test_what_comes_of_an_entry_whose_files_are_wrong(fault: type[KernelWheelError], own: bool, outcome: str) -> None:
-    entry = ENTRY._replace(store=Store(Path("/cache"), "tiny", "1.2.3", own))
     error = fault("trouble", required="none", found="some", remedies=["fix it"])
 
     def refuse(artifact: Artifact) -> None:
         raise error
 
-    assert outcome_of(at(entry), HOPPER, Request("cuda"), refuse).outcome == outcome
+    given = at(ENTRY, store=STORE._replace(own=own))
+    assert outcome_of(given, HOPPER, Request("cuda"), refuse).outcome == outcome
 
 
 def test_what_is_loaded_is_the_first_that_fits() -> None:

@@ -26,15 +26,10 @@ CUDA_HEADERS = {"cublas_v2.h": "cublas", "cublasLt.h": "cublas", "cusparse.h": "
 
 @dataclass(frozen=True)
 class Binding:
-    """The Python and torch that a module is compiled for and bound to: their headers decide its bytes.
+    """The Python and torch that a module is compiled for and bound to: their headers decide its bytes."""
 
-    Attributes:
-        python: the ABI tag, `cp312`; None for libraries that use no Python symbol.
-        torch: the full version, `2.13.0+cpu`.
-    """
-
-    python: str | None
-    torch: str
+    python: str | None  # the ABI tag, `cp312`; None for libraries that use no Python symbol
+    torch: str  # the full version, `2.13.0+cpu`
 
 
 def torch_release(version: str) -> str:

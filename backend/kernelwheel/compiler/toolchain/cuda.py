@@ -85,14 +85,10 @@ def decide_cuda(
         taken = taken or (candidate if candidate.nvcc else None)
     if taken is None or taken.nvcc is None:
         raise no_nvcc(torch, candidates, settings, limits, package_folders(torch, path))
-    return CudaDecision(taken.nvcc, _reason(torch, taken.nvcc), tuple(candidates))
-
-
-def _reason(torch: Torch, nvcc: Nvcc) -> str:
-    reason = f"torch {torch.version} is built for CUDA {torch.cuda}"
-    if nvcc.release[0] == torch.cuda_major:
-        return reason
-    return f"{reason}; with {nvcc.name}, the kernels need a driver for CUDA {nvcc.release[0]}.0 or later"
+    nvcc, reason = taken.nvcc, f"torch {torch.version} is built for CUDA {torch.cuda}"
+    if nvcc.release[0] != torch.cuda_major:
+        reason += f"; with {nvcc.name}, the kernels need a driver for CUDA {nvcc.release[0]}.0 or later"
+    return CudaDecision(nvcc, reason, tuple(candidates))
 
 
 def package_folders(torch: Torch, path: Sequence[str]) -> tuple[Path, ...]:

@@ -33,23 +33,14 @@ COMPILERS = {"gcc": "cc1plus", "clang": "clang"}
 
 @dataclass(frozen=True)
 class Cxx:
-    """A C++ compiler.
+    """A C++ compiler."""
 
-    Attributes:
-        path: where it is.
-        kind: `gcc` or `clang`.
-        version: `12.2.0`.
-        target: `x86_64-linux-gnu`.
-        passed_over: the compilers that were rejected before it, each with the reason, for messages.
-        environ: the variables that it sees when it compiles.
-    """
-
-    path: Path
-    kind: str
-    version: str
-    target: str
-    passed_over: tuple[str, ...] = ()
-    environ: Mapping[str, str] = field(default_factory=dict)
+    path: Path  # where it is
+    kind: str  # `gcc` or `clang`
+    version: str  # `12.2.0`
+    target: str  # `x86_64-linux-gnu`
+    passed_over: tuple[str, ...] = ()  # the compilers that were rejected before it, each with the reason, for messages
+    environ: Mapping[str, str] = field(default_factory=dict)  # the variables that it sees when it compiles
 
     @property
     def major(self) -> int:
@@ -90,7 +81,8 @@ def find_cxx(
             passed_over.append(f"{path}: {lacks}")
         elif cxx.major > limits.get(cxx.kind, cxx.major):
             known.append(cxx)
-            passed_over.append(f"{path}: {cxx.kind} {cxx.version}, newer than {_taken(limits, cxx.kind)}")
+            newest = f"{cxx.kind} {limits[cxx.kind]}, the newest that nvcc supports"
+            passed_over.append(f"{path}: {cxx.kind} {cxx.version}, newer than {newest}")
         else:
             return replace(cxx, passed_over=tuple(passed_over))
     if nvcc is not None and known:
@@ -167,10 +159,6 @@ def _no_cross_compiler(settings: BuildSettings, target: Platform, found: Sequenc
             "or name one that is not on PATH: -C cxx=/path/to/it (CXX)",
         ],
     )
-
-
-def _taken(limits: Mapping[str, int], kind: str) -> str:
-    return f"{kind} {limits[kind]}, the newest that nvcc supports"
 
 
 def _too_new(

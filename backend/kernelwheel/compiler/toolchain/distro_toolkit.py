@@ -1,8 +1,7 @@
 """A toolkit that a distribution has spread over the system's folders, put together again in one folder of links.
 
 Debian's nvcc finds its programs on PATH, its headers where every compiler looks, and libcudart among the system's
-libraries; its profile names no root. Laid out as NVIDIA does, it is a toolkit like any other: it can be identified, and
-reached through one link from any folder.
+libraries; its profile names no root.
 """
 
 from __future__ import annotations

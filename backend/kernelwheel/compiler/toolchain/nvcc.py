@@ -25,19 +25,15 @@ from .toolkit import Nvcc, find_cudart
 
 
 class NvccLimits(NamedTuple):
-    """Which CUDA majors an nvcc may be of.
+    """Which CUDA majors an nvcc may be of."""
 
-    Attributes:
-        any_major: whether one of another major than torch's will do: for operators, which need a driver and not torch's
-            CUDA.
-        driver: the CUDA version that the driver supports, if the kernels are for this machine; None if they are for
-            others, or if it is not known.
-        oldest: the CUDA version of the oldest driver that must be served, if the option `drivers` names one. Kernels
-            run on every driver for their CUDA major (CUDA Compatibility, "Minor Version Compatibility").
-    """
-
+    # whether one of another major than torch's will do: for operators, which need a driver and not torch's CUDA
     any_major: bool = False
+    # the CUDA version that the driver supports, if the kernels are for this machine; None if they are for others, or if
+    # it is not known
     driver: tuple[int, int] | None = None
+    # the CUDA version of the oldest driver that must be served, if the option `drivers` names one. Kernels run on every
+    # driver for their CUDA major (CUDA Compatibility, "Minor Version Compatibility")
     oldest: tuple[int, ...] | None = None
 
     def against(self, version: str, torch_cuda: str) -> str:

@@ -25,30 +25,19 @@ class CudaTarget:
 
 @dataclass(frozen=True)
 class Nvcc:
-    """A CUDA compiler and the toolkit that it uses.
+    """A CUDA compiler and the toolkit that it uses."""
 
-    Attributes:
-        path: the nvcc inside the toolkit, `root/bin/nvcc`; if there is none, the one that was found.
-        root: the toolkit's root as nvcc itself sees it, behind any wrapper.
-        include: the folder in which nvcc itself searches for headers: `root/include`, or one below `root/targets`;
-            in a build for another platform, that of `target`.
-        version: `13.0.88`; where clang stands in nvcc's place, that of ptxas.
-        supported: the architectures that it makes SASS for, as listed by `nvcc --list-gpu-code`.
-        origin: where it was found, in words.
-        target: what it compiles for another platform with; None in a build for this machine's.
-        virtual: the architectures that it makes PTX for, as listed by `nvcc --list-gpu-arch`.
-        clang: the version of the clang in nvcc's place (clang_toolkit.py); empty for an nvcc.
-    """
-
-    path: Path
-    root: Path
+    path: Path  # the nvcc inside the toolkit, `root/bin/nvcc`; if there is none, the one that was found
+    root: Path  # the toolkit's root as nvcc itself sees it, behind any wrapper
+    # the folder in which nvcc itself searches for headers: `root/include`, or one below `root/targets`; in a build for
+    # another platform, that of `target`
     include: Path
-    version: str
-    supported: tuple[Arch, ...]
-    origin: str
-    target: CudaTarget | None = None
-    virtual: tuple[Arch, ...] = ()
-    clang: str = ""
+    version: str  # `13.0.88`; where clang stands in nvcc's place, that of ptxas
+    supported: tuple[Arch, ...]  # the architectures that it makes SASS for, as listed by `nvcc --list-gpu-code`
+    origin: str  # where it was found, in words
+    target: CudaTarget | None = None  # what it compiles for another platform with; None in a build for this machine's
+    virtual: tuple[Arch, ...] = ()  # the architectures that it makes PTX for, as listed by `nvcc --list-gpu-arch`
+    clang: str = ""  # the version of the clang in nvcc's place (clang_toolkit.py); empty for an nvcc
 
     @property
     def name(self) -> str:

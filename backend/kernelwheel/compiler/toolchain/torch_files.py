@@ -16,19 +16,12 @@ STABLE_HEADER = "include/torch/csrc/stable/library.h"
 
 @dataclass(frozen=True)
 class Torch:
-    """An installed torch, known from its files.
+    """An installed torch, known from its files."""
 
-    Attributes:
-        root: the package folder, with include/ and lib/.
-        version: `2.15.0+cu132`.
-        cuda: `torch.version.cuda`, for example `13.2`; None for a build without CUDA.
-        hip: `torch.version.hip`; None for a build without ROCm.
-    """
-
-    root: Path
-    version: str
-    cuda: str | None
-    hip: str | None
+    root: Path  # the package folder, with include/ and lib/
+    version: str  # `2.15.0+cu132`
+    cuda: str | None  # `torch.version.cuda`, for example `13.2`; None for a build without CUDA
+    hip: str | None  # `torch.version.hip`; None for a build without ROCm
 
     @property
     def cuda_major(self) -> int | None:
