@@ -16,6 +16,7 @@ from kernelwheel.runtime.compatible import Wanted, check
 from kernelwheel.runtime.errors import IncompatibleArtifactError, KernelWheelError, UnreadableArtifactError
 from kernelwheel.runtime.find import foresee
 from kernelwheel.runtime.host import Host
+from kernelwheel.runtime.installed import InstalledPackage
 from kernelwheel.runtime.manifest import Library
 from kernelwheel.runtime.selection import Request, Selection, against, select
 from kernelwheel.runtime.settings import Settings
@@ -59,6 +60,8 @@ class Given(NamedTuple):
     needs_cuda: bool = False
     package: str = "tiny"
     folder: Path = Path("/site/tiny/_native")
+
+    no_artifact = InstalledPackage.no_artifact
 
     def wanted_of(self, artifact: Artifact) -> Wanted:
         return self.wanted
