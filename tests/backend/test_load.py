@@ -107,12 +107,13 @@ def test_content_decides_and_neither_folder_nor_time_nor_process(
     edited = load_light(there, verbose=True)
 
     assert (module.answer(), edited.answer()) == (42, 43)
-    assert "since the last compile: other files: include1/detail/value.h\n" in capsys.readouterr().err
+    assert "since the last compile: sources: 1 file changed: include1/detail/value.h\n" in capsys.readouterr().err
     assert load_light(here) is module
     assert len(entries(user)) == 2
-    assert main(["cache", "explain", "kernelwheel.light"]) == 0
-    _, _, _, why = capsys.readouterr().out.splitlines()
-    assert why == "  other files: include1/detail/value.h"
+    for name in ("light", "kernelwheel.light"):
+        assert main(["cache", "explain", name]) == 0
+        _, _, _, why = capsys.readouterr().out.splitlines()
+        assert why == "  sources: 1 file changed: include1/detail/value.h"
     assert list((user.cache / "kernelwheel.light/0/.work").iterdir()) == []
 
 
