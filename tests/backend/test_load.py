@@ -6,7 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,8 @@ from builds import build, needs_cuda_torch
 from declared import HEAD
 from editables import Editable, make_user
 from kernelwheel.__main__ import main
-from kernelwheel.load_flags import translate
-from kernelwheel.load_package import Call, Described
+from kernelwheel.load_flags import Call, sort_flags
+from kernelwheel.load_package import Described
 from kernelwheel.load_sources import gather, read_sources
 from kernelwheel.runtime.errors import KernelWheelError, SettingsError
 from kernelwheel.runtime.store import Store
@@ -41,6 +42,12 @@ FILES = {
     "include/detail/value.h": "#define ANSWER 42\n",
 }
 LOAD = "import kernelwheel; m = kernelwheel.load('light', ['csrc/light.cpp'], extra_cflags=['-I include'])\n"
+# A warm start imports none of the rooms that know how to compile.
+ROOMS = """
+import sys
+print([each for each in ("cli", "compiler", "packing", "project") if f"kernelwheel.{each}" in sys.modules])
+"""
+NO_ROOMS = "[]\n"
 
 
 def write(folder: Path, files: Mapping[str, str] = FILES) -> Path:
@@ -48,6 +55,12 @@ def write(folder: Path, files: Mapping[str, str] = FILES) -> Path:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     return folder
+
+
+def called(**arguments: Any) -> Call:
+    """The arguments of a call, those that are not given as by default."""
+    defaults = {name: each.default for name, each in signature(kernelwheel.load).parameters.items()}
+    return Call.of({**defaults, "name": "light", **arguments})
 
 
 def load_light(folder: Path, **options: Any) -> Any:
@@ -93,7 +106,7 @@ def test_content_decides_and_neither_folder_nor_time_nor_process(
     assert module.answer() == 42
     assert user.compiled() == ["light.cpp"]
     assert load_light(there) is module
-    assert run(user, there, LOAD + "print(m.answer())").stdout == "42\n"
+    assert run(user, there, LOAD + "print(m.answer())" + ROOMS).stdout == f"42\n{NO_ROOMS}"
     assert user.compiled() == ["light.cpp"]
     assert "since the last compile" not in capsys.readouterr().err
     # Another user, who may read that store.
@@ -119,20 +132,18 @@ def test_content_decides_and_neither_folder_nor_time_nor_process(
 
 def test_a_change_of_anything_that_is_compiled_is_another_content(tmp_path: Path) -> None:
     folder = write(tmp_path)
-    base = dict.fromkeys(Call._fields, ())
-    base |= {"name": "light", "build_directory": None, "with_cuda": None, "is_python_module": True, "abi": "torch"}
-    source, include = str(folder / "csrc/light.cpp"), (str(folder / "include"),)
+    source, include = folder / "csrc/light.cpp", folder / "include"
 
     def content(**changed: Any) -> Any:
-        call = Call(**{**base, "include_paths": include, **changed})
-        return Described(call, read_sources([source], "light")).wanted.content
+        call = called(**{"extra_include_paths": [include], **changed})
+        return Described(call, read_sources(call, source)).wanted.content
 
     first = content()
     assert content(verbose=True, only_compile=True) == first
     different = [
-        content(cflags=("-DX=1",)),
-        content(ldflags=("-lm",)),
-        content(include_paths=(*include, str(write(tmp_path / "more")))),
+        content(extra_cflags="-DX=1"),
+        content(extra_ldflags="-lm"),
+        content(extra_include_paths=[include, write(tmp_path / "more")]),
         content(unique_namespace=True),
     ]
     (folder / "include/detail/value.h").write_text("#define ANSWER 1\n")
@@ -158,9 +169,10 @@ def test_headers_are_found_by_where_they_are_relative_to_what_includes_them(tmp_
             "p/common/unused.h": "",
         },
     )
-    source = str(tmp_path / "p/csrc/a.cpp")
+    source = tmp_path / "p/csrc/a.cpp"
 
-    tree = gather({source: Path(source).read_bytes()}, [str(tmp_path / "q/include")], '#define MACRO "macro.h"')
+    call = called(extra_include_paths=tmp_path / "q/include", extra_cflags=r"-DMACRO=\"macro.h\"")
+    tree = gather(read_sources(call, source), sort_flags(call, cuda=False))
 
     assert sorted(tree.files) == [
         "include1/lib/l.h",
@@ -170,8 +182,8 @@ def test_headers_are_found_by_where_they_are_relative_to_what_includes_them(tmp_
         "sources/common/c.h",
         "sources/csrc/a.cpp",
     ]
-    assert tree.sources == ("sources/csrc/a.cpp",)
-    assert tree.include_dirs == ("include1",)
+    assert tree.sources == ["sources/csrc/a.cpp"]
+    assert tree.include_dirs == ["include1"]
     assert {"vector", "lib/l.h"} <= tree.headers
 
 
@@ -183,24 +195,76 @@ def test_flags_are_what_a_shell_would_split_and_torch_s_own_libraries_are_left_o
     (tmp_path / "lib/libown.a").touch()
     monkeypatch.chdir(tmp_path)
 
-    flags = translate(
-        "name",
-        ["-g\n\n", "-O0 -Wall", "-isystem first", r"-DTEXT=\"a\ b\"", "-include /x/before.h"],
-        ["-gencode arch=compute_80,code=sm_80", "-gencode=arch=compute_90a,code=[sm_90a,compute_90a]", "-lineinfo"],
-        [f"-L{tmp_path}/lib -lm", f"{tmp_path}/lib/libown.a", "-ltorch", "-Wl,-rpath,/x"],
-        ["  second\n"],
-        cuda=True,
+    archs = [
+        "-gencode arch=compute_80,code=sm_80",
+        "-gencode=arch=compute_90a,code=[sm_90a,compute_90a]",
+        "-arch=sm_86",
+    ]
+    call = called(
+        extra_cflags=["-g\n\n", "-O0 -Wall", "-isystem first", r"-DTEXT=\"a\ b\"", "-include /x/before.h"],
+        extra_cuda_cflags=[*archs, "-arch=sm_86", "-lineinfo", "-imacros/x/macros.h"],
+        extra_ldflags=[f"-L{tmp_path}/lib -lm", f"{tmp_path}/lib/libown.a", "-ltorch", "-Wl,-rpath,/x"],
+        extra_include_paths=["  second\n"],
     )
 
-    assert flags.cxx == ("-g", "-O0", "-Wall", '-DTEXT="a b"', "-include", "/x/before.h")
-    assert flags.cuda == ("-lineinfo",)
-    assert flags.archs == "8.0;9.0a+PTX"
-    assert flags.directives == '#define TEXT "a b"\n#include "/x/before.h"'
-    assert flags.link == (f"-L{tmp_path}/lib", f"-L{tmp_path}/lib", "-Wl,-rpath,/x")
-    assert flags.libraries == ("m", ":libown.a")
-    assert flags.include_dirs == (str(tmp_path / "second"), str(tmp_path / "first"))
-    with pytest.warns(UserWarning, match="no folder .*/third"):  # as torch, which its own tests rely on
-        assert translate("name", [], [], [], ["third"], cuda=False).include_dirs == ()
+    flags = sort_flags(call, cuda=True)
+
+    assert flags.cxx == ["-g", "-O0", "-Wall", '-DTEXT="a b"', "-include", "/x/before.h"]
+    assert flags.cuda == ["-lineinfo", "-imacros/x/macros.h"]
+    assert flags.archs == "8.0;8.6+PTX;9.0a+PTX"
+    assert flags.directives == b'#define TEXT "a b"\n#include "/x/before.h"\n#include "/x/macros.h"'
+    assert flags.link == [f"-L{tmp_path}/lib", f"-L{tmp_path}/lib", "-Wl,-rpath,/x"]
+    assert flags.libraries == ["m", ":libown.a"]
+    assert flags.archives == [f"{tmp_path}/lib/libown.a"]
+    assert flags.include_dirs == [str(tmp_path / "second"), str(tmp_path / "first")]
+
+
+def test_architectures_that_no_list_can_say_are_an_error() -> None:
+    for flags in ("-arch=native", "-arch compute_80 -code sm_86", "-gencode arch=compute_80,code=lto_80"):
+        with pytest.raises(SettingsError, match="name them in TORCH_CUDA_ARCH_LIST"):
+            sort_flags(called(extra_cuda_cflags=flags), cuda=True)
+
+
+@pytest.mark.parametrize("flag", ["-march=native", "-O3 -mtune=native"])
+def test_code_for_this_cpu_is_for_no_other(flag: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = write(tmp_path) / "csrc/light.cpp"
+    read_text = Path.read_text
+
+    def content(flags: str) -> Any:
+        call = called(extra_cflags=flags)
+        return Described(call, read_sources(call, source)).wanted.content
+
+    def of_another(path: Path, **options: Any) -> str:
+        return read_text(path, **options).replace("sse2", "sse9").replace("asimd", "asimd9")
+
+    here, any_cpu = content(flag), content("-O3")
+    monkeypatch.setattr(Path, "read_text", of_another)
+    assert content("-O3") == any_cpu
+    assert content(flag) != here
+    assert content(flag)["extensions"][0]["define"][0].startswith("KERNELWHEEL_CPU=0x")
+
+
+@pytest.mark.slow
+def test_an_archive_that_is_linked_counts_by_its_content(user: Editable, tmp_path: Path) -> None:
+    folder = write(tmp_path, {"light.cpp": MODULE.replace('#include "answer.h"', 'extern "C" int own();')})
+    (folder / "light.cpp").write_text((folder / "light.cpp").read_text().replace("ANSWER", "own()"))
+    for number, flags in enumerate([f"{folder}/libown.a", f"-L{folder} -lown"]):
+        for value in (2 * number, 2 * number + 1):
+            (folder / "own.c").write_text(f"int own(void) {{ return {value}; }}\n")
+            (folder / "libown.a").unlink(missing_ok=True)
+            subprocess.run(["gcc", "-fPIC", "-c", "own.c"], cwd=folder, check=True)
+            subprocess.run(["ar", "rcs", "libown.a", "own.o"], cwd=folder, check=True)
+            assert kernelwheel.load("light", folder / "light.cpp", extra_ldflags=flags).answer() == value
+
+
+@pytest.mark.parametrize("function", [kernelwheel.load, kernelwheel.prepare])
+def test_a_folder_of_headers_that_does_not_exist_is_a_warning_about_the_line_that_calls(
+    function: Callable[..., Any], tmp_path: Path
+) -> None:
+    source = write(tmp_path) / "csrc/light.cpp"
+    with pytest.warns(UserWarning, match="no folder /nowhere") as warned, pytest.raises(SettingsError):
+        function("light", source, extra_cflags='-DX="', extra_include_paths="/nowhere")
+    assert [each.filename for each in warned] == [__file__]
 
 
 @pytest.mark.slow
@@ -280,15 +344,15 @@ except RuntimeError as error:
     chosen = {"CUDA_VISIBLE_DEVICES": "", "TORCH_CUDA_ARCH_LIST": "9.0a"}
     prepared = run(user, tmp_path, ON_CUDA + "print(kernelwheel.prepare('gpu', **given))", **chosen).stdout
     script = ON_CUDA + "m = kernelwheel.load_inline('gpu', **given); print(m.f() != 0, m.__file__)"
-    loaded = run(user, tmp_path, script, CXX="/nowhere/c++", **chosen)
+    loaded = run(user, tmp_path, script + ROOMS, CXX="/nowhere/c++", **chosen)
 
     (entry,) = Store(user.cache, "kernelwheel.gpu", "0").entries()
     assert prepared == f"{entry.folder}\n"
-    assert loaded.stdout == f"True {entry.folder / 'gpu.so'}\n"
+    assert loaded.stdout == f"True {entry.folder / 'gpu.so'}\n{NO_ROOMS}"
     assert entry.manifest.libraries[0].sass == ("9.0a",)
     # Of other architectures, there is none.
     done = run(user, tmp_path, script, **{**chosen, "TORCH_CUDA_ARCH_LIST": "8.0"})
-    assert done.stdout != loaded.stdout
+    assert done.stdout.splitlines()[:1] != loaded.stdout.splitlines()[:1]
     assert "the same content, for other GPUs" in done.stderr
 
 
