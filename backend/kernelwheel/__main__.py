@@ -29,7 +29,7 @@ def run(arguments: Sequence[str]) -> int:
         from .adoption import adopt  # runs setuptools, which the other commands do without
 
         return adopt.main(arguments[1:])
-    args = _parser().parse_args(arguments)
+    args = command_line().parse_args(arguments)
     if args.command == "inspect":
         return inspection.run(args)
     kernels = _kernels(args.package)
@@ -58,7 +58,8 @@ def _kernels(name: str) -> Kernels:
         return loaded
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_line() -> argparse.ArgumentParser:
+    """The commands and their arguments."""
     parser = Parser(
         prog="python -m kernelwheel",
         description="Look after the kernels of a package built with this backend, or adopt the backend in a package.",

@@ -230,7 +230,9 @@ def test_a_missing_compiler_is_one_error_and_leaves_no_file(
     source = write(tmp_path, {"light.cpp": MODULE}) / "light.cpp"
     with monkeypatch.context() as patch:
         patch.setenv("KERNELWHEEL_JIT", "never")
-        assert "jit is never" in refusal_of("light", source)
+        said = refusal_of("light", source)
+        assert "jit is never" in said
+        assert "wheel of" not in said  # it is in none
     assert not user.cache.exists()
 
     assert "/nowhere/c++" in refusal_of("light", source)

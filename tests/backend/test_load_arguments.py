@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import kernelwheel
 import pytest
+from kernelwheel.__main__ import command_line
 from kernelwheel.load_flags import sort_flags
 from kernelwheel.load_package import Described
 from kernelwheel.load_sources import gather, read_sources
-from kernelwheel.runtime.errors import SettingsError
+from kernelwheel.runtime.errors import SettingsError, command
 from loadable import called, refusal_of, write
 
 pytestmark = pytest.mark.once
@@ -164,6 +166,13 @@ def test_bad_arguments_are_one_error_before_anything_is_made(
 
     assert says in refusal_of("light", source, **options)
     assert not cache.exists()
+
+
+def test_remedies_name_commands_that_there_are() -> None:
+    for arguments in ("cache prune", "cache verify", "cache list"):
+        words = shlex.split(command("kernelwheel.light", arguments))
+        assert words[:3] == ["python", "-m", "kernelwheel"]
+        assert command_line().parse_args(words[3:]).package == "kernelwheel.light"
 
 
 def test_bad_names_and_sources_are_one_error_before_anything_is_made(cache: Path, tmp_path: Path) -> None:
