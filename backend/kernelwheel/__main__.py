@@ -9,10 +9,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from .cli import cache_commands, doctor, inspection
-from .cli.loaded import explanation
+from .cli.loaded import explanation, last_entries
 from .runtime import cache_commands as own_commands
 from .runtime.__main__ import find_kernels
 from .runtime.doctor import SUMMARY
+from .runtime.errors import IncompatibleArtifactError
 from .runtime.exit_status import INTERRUPTED, Parser, finish
 from .runtime.kernels import Kernels
 
@@ -28,24 +29,37 @@ def run(arguments: Sequence[str]) -> int:
         from .adoption import adopt  # runs setuptools, which the other commands do without
 
         return adopt.main(arguments[1:])
-    args = _parser().parse_args(arguments)
+    args = command_line().parse_args(arguments)
     if args.command == "inspect":
         return inspection.run(args)
-    if args.package.startswith("kernelwheel."):  # what `kernelwheel.load` has compiled under a name
-        from .load_package import VERSION
-
-        kernels = Kernels(args.package, VERSION, Path(os.devnull, "loaded", "_native"))
-        if args.command == "cache" and args.cache_command == "explain":
-            print(explanation(kernels.installed))
-            return 0
-    else:
-        kernels = find_kernels(args.package)
+    kernels = _kernels(args.package)
+    if kernels.installed.package.startswith("kernelwheel.") and getattr(args, "cache_command", "") == "explain":
+        print(explanation(kernels.installed))
+        return 0
     if args.command == "doctor":
         return doctor.run(args, kernels)
     return cache_commands.COMMANDS[args.cache_command].run(args, kernels)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _kernels(name: str) -> Kernels:
+    """Those of an installed package, or what `kernelwheel.load` has compiled under a name, if there is no such package.
+
+    Raises:
+        IncompatibleArtifactError: there is neither.
+    """
+    loaded = Kernels(f"kernelwheel.{name.removeprefix('kernelwheel.')}", "0", Path(os.devnull, "loaded", "_native"))
+    if name.startswith("kernelwheel."):
+        return loaded
+    try:
+        return find_kernels(name)
+    except IncompatibleArtifactError:
+        if not name.isidentifier() or not last_entries(loaded.installed):
+            raise
+        return loaded
+
+
+def command_line() -> argparse.ArgumentParser:
+    """The commands and their arguments."""
     parser = Parser(
         prog="python -m kernelwheel",
         description="Look after the kernels of a package built with this backend, or adopt the backend in a package.",

@@ -7,20 +7,15 @@ in the same stores, compiled by the same compiler under the same lock, verified 
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .load_flags import refusal
+from .load_flags import Abi, Call, Paths, Strings, strings
 from .load_library import library_of
-from .load_package import Abi, Call
 from .load_sources import INLINE, read_sources
-
-Strings = str | Sequence[str] | None
-Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None
 
 
 def load(
@@ -45,23 +40,9 @@ def load(
 ) -> Any:
     """Compile C++ and CUDA files, unless a store has what would be made, and load the library.
 
-    The parameters are those of torch.utils.cpp_extension.load; docs/load.md says what differs.
+    The parameters are those of torch.utils.cpp_extension.load; docs/load.md says which differ. Beyond them:
 
     Args:
-        name: of the extension, and of its module.
-        sources: C++ and CUDA files.
-        extra_cflags: options for the C++ compiler.
-        extra_cuda_cflags: options for nvcc; those that choose architectures take the place of TORCH_CUDA_ARCH_LIST.
-        extra_sycl_cflags: refused, as is `with_sycl`.
-        extra_ldflags: options for the linker.
-        extra_include_paths: folders with headers.
-        build_directory: a cache folder to use in place of the user's.
-        verbose: whether to say what was loaded; a compile is always announced, on standard error.
-        with_cuda: whether CUDA's headers and libraries are used; None: if there are CUDA files.
-        with_sycl: refused.
-        is_python_module: whether the library is a Python module; otherwise it registers operators.
-        is_standalone: refused: no executables are made.
-        keep_intermediates: has no effect: what the next compile can use is kept in the cache.
         abi: `stable` for operators on torch's stable ABI alone: one library then serves every Python and torch.
         unique_namespace: whether TORCH_EXTENSION_NAME is made unique by the content, so that several versions of one
             library of operators can be registered in a process.
@@ -76,14 +57,8 @@ def load(
         IncompatibleArtifactError: what was compiled does not fit this machine.
         StoreError: the cache cannot be used.
     """
-    if is_standalone:
-        remedy = "build it with CMake and torch's TorchConfig.cmake"
-        raise refusal(name, "is_standalone", "a library, which a Python process loads", "an executable", remedy)
-    _refuse_sycl(name, with_sycl, extra_sycl_cflags)
-    flags = (_strings(extra_cflags), _strings(extra_cuda_cflags), _strings(extra_ldflags), _paths(extra_include_paths))
-    module = is_python_module and abi == "torch"
-    call = Call(name, *flags, build_directory, verbose, with_cuda, module, abi, unique_namespace, only_compile)
-    return library_of(call, read_sources(_paths(sources), name), sys._getframe(1).f_globals.get("__name__", ""))
+    call = Call.of(locals())
+    return library_of(call, read_sources(call, sources), sys._getframe(1).f_globals.get("__name__", ""))
 
 
 def load_inline(
@@ -111,31 +86,18 @@ def load_inline(
     unique_namespace: bool = False,
     only_compile: bool = False,
 ) -> Any:
-    """The same for sources that are given as text.
+    """The same for sources that are given as text, with the parameters of torch.utils.cpp_extension.load_inline.
 
-    The parameters are those of torch.utils.cpp_extension.load_inline; see `load` for the others.
-
-    Args:
-        name: as for `load`.
-        cpp_sources: C++ texts, which are one file together, after `#include <torch/extension.h>`.
-        cuda_sources: CUDA texts, which are another one, after torch/types.h, cuda.h and cuda_runtime.h.
-        sycl_sources: refused.
-        functions: the C++ functions that the module gets, or their docstrings by name.
-        with_pytorch_error_handling: whether C++ errors of these functions become the exceptions that torch raises.
-        use_pch: has no effect: a precompiled header saves time in the second compile of several.
-        no_implicit_headers: whether the `#include` lines are left out. They always are for the stable ABI.
+    For the stable ABI, no `#include` line comes first.
     """
-    _refuse_sycl(name, with_sycl, sycl_sources or extra_sycl_cflags)
+    call = Call.of(locals())
     implicit = not no_implicit_headers and abi == "torch"
     cpp = ["#include <torch/extension.h>"] if implicit else []
-    cpp += [*_strings(cpp_sources), *_bindings(name, functions, with_pytorch_error_handling)]
+    cpp += [*strings(cpp_sources), *_bindings(call, functions, with_pytorch_error_handling)]
     texts = {f"{INLINE}/main.cpp": "\n".join(cpp).encode()}
-    if cuda := _strings(cuda_sources):
+    if cuda := strings(cuda_sources):
         first = [f"#include <{each}>" for each in ("torch/types.h", "cuda.h", "cuda_runtime.h") if implicit]
         texts[f"{INLINE}/cuda.cu"] = "\n".join([*first, *cuda]).encode()
-    flags = (_strings(extra_cflags), _strings(extra_cuda_cflags), _strings(extra_ldflags), _paths(extra_include_paths))
-    module = is_python_module and abi == "torch"
-    call = Call(name, *flags, build_directory, verbose, with_cuda, module, abi, unique_namespace, only_compile)
     return library_of(call, texts, sys._getframe(1).f_globals.get("__name__", ""))
 
 
@@ -155,21 +117,7 @@ def prepare(name: str, sources: Paths = None, **arguments: Any) -> Path:
     return Path(load(name, sources, **arguments, only_compile=True))
 
 
-def _refuse_sycl(name: str, with_sycl: bool | None, given: Any) -> None:
-    if with_sycl or given:
-        remedy = "use torch.utils.cpp_extension for SYCL"
-        raise refusal(name, "SYCL", "sources for the CPU and for CUDA", "sources or options for SYCL", remedy)
-
-
-def _strings(given: Strings) -> tuple[str, ...]:
-    return (given,) if isinstance(given, str) else tuple(given or ())
-
-
-def _paths(given: Paths) -> tuple[str, ...]:
-    return tuple(os.fspath(each) for each in ((given,) if isinstance(given, (str, os.PathLike)) else given or ()))
-
-
-def _bindings(name: str, functions: str | Sequence[str] | Mapping[str, str] | None, handled: bool) -> list[str]:
+def _bindings(call: Call, functions: str | Sequence[str] | Mapping[str, str] | None, handled: bool) -> list[str]:
     """The lines that make a module of some functions; none if `functions` is None."""
     if functions is None:
         return []
@@ -177,7 +125,7 @@ def _bindings(name: str, functions: str | Sequence[str] | Mapping[str, str] | No
         raise ValueError(f"functions takes names, or docstrings by name, not {functions!r}")
     names = [functions] if isinstance(functions, str) else list(functions)
     if bad := [each for each in names if not re.fullmatch(r"[A-Za-z_][\w:]*", str(each))]:
-        raise refusal(name, "functions", "names of C++ functions, or a dict of them and docstrings", repr(bad[0]))
+        raise call.refusal("functions", "names of C++ functions, or a dict of them and docstrings", repr(bad[0]))
     docstrings = functions if isinstance(functions, Mapping) else {each: each for each in names}
     wrapped = "torch::wrap_pybind_function({})" if handled else "{}"
     lines = [f'm.def("{each}", {wrapped.format(each)}, {json.dumps(docstrings[each])});' for each in names]

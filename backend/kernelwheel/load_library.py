@@ -5,26 +5,27 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module as import_by_name
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from .load_package import Call, Described
-from .project.extension import to_json
+from .load_flags import Call
+from .load_package import Described
 from .runtime import host as hosts
 from .runtime.artifact import Artifact
-from .runtime.errors import BuildError, IncompatibleArtifactError, printable
+from .runtime.compatible import Mismatch
+from .runtime.errors import BuildError, IncompatibleArtifactError
 from .runtime.files import json_sha256
+from .runtime.find import find
 from .runtime.host import Host
 from .runtime.kernels import Kernels
 from .runtime.loading import load_module
 from .runtime.manifest import read
 from .runtime.no_kernels import incompatible
 from .runtime.platforms import library_file
-from .runtime.progress import print_line
-from .runtime.selection import against
+from .runtime.selection import Request, against
 
 # What a process has loaded, by content; the lock is held while one is.
 _loaded: dict[str, tuple[ModuleType | None, Path]] = {}
@@ -45,26 +46,25 @@ def library_of(call: Call, texts: Mapping[str, bytes], caller: str) -> Any:
     package = Described(call, texts)
     if call.only_compile:
         return compiled(package).folder
+    name = package.extension["name"]
     if declared := _declared(package, caller):
         name, folder = declared
-        module = import_by_name(name)
-        if call.verbose:
-            print_line(f"{package.package}: {name}, from {folder}")
-        return module if call.is_python_module else str(folder / library_file(name))
-    key = json_sha256(package.wanted.content)
-    with _lock:
-        if key not in _loaded:
-            _loaded[key] = Loader(package).load(f"kernelwheel.loaded_{key[:12]}")
-        library, folder = _loaded[key]
+        library: ModuleType | None = import_by_name(name)
+    else:
+        key = json_sha256(package.wanted.content)
+        with _lock:
+            if key not in _loaded:
+                _loaded[key] = Loader(package).load(f"kernelwheel.loaded_{key[:12]}.{name}")
+            library, folder = _loaded[key]
     if call.verbose:
-        print_line(f"{package.package}: loaded from {folder}")
-    if call.is_python_module:
-        return library
+        from .runtime import progress  # imported only if needed, to keep a warm start fast
+
+        progress.printer(package.package)(f"{name} is loaded from {folder}")
     if call.unique_namespace:
         import torch
 
-        return getattr(torch.ops, package.extension.module)
-    return str(folder / package.extension.file)
+        return getattr(torch.ops, package.extension["name"])
+    return library if call.wants_module else str(folder / library_file(name))
 
 
 class Loader(Kernels):
@@ -80,30 +80,43 @@ class Loader(Kernels):
 
         pybind11 gives a second module of one name what the first one is, whatever file it comes from.
         """
-        extension, settings = self.installed.extension, self.installed.settings
+        package, name, settings = self.installed, self.installed.extension["name"], self.installed.settings
         loaded: list[ModuleType | None] = []
 
         def load(artifact: Artifact) -> None:
-            name = extension.name
-            loaded.append(load_module(self.installed.package, name, artifact, f"{unique}.{name}"))
+            loaded.append(load_module(package.package, name, artifact, unique))
 
         try:
-            if settings.archs and extension.cuda == "required" and settings.jit != "never":
-                artifact = compiled(self.installed)  # an entry for other architectures, which fits here, will not do
-                if unfit := against(artifact, self._whole_request(), self.host, self.installed.wanted):
-                    named = f"TORCH_CUDA_ARCH_LIST or -gencode names {settings.archs}"
-                    raise incompatible(self.installed.package, "cuda", unfit, named)
-                self._refuse_other_family(extension.name, artifact)
-                load(artifact)
-            else:
-                with self._os_errors():
-                    artifact = self._obtain(self._whole_request(), load)
+            with self._os_errors():
+                request = self._whole_request()
+                if not (settings.archs and package.cuda and settings.jit != "never"):
+                    artifact = self._obtain(request, load)
+                elif entry := self._made_for_named(load):
+                    artifact = entry
+                else:
+                    artifact = compiled(package)  # an entry for other architectures, which fits here, will not do
+                    if unfit := against(artifact, request, self.host, package.wanted):
+                        because = f"TORCH_CUDA_ARCH_LIST or -gencode names {settings.archs}"
+                        raise incompatible(package.package, "cuda", unfit, because)
+                    self._refuse_other_family(name, artifact)
+                    load(artifact)
         except IncompatibleArtifactError as error:
-            _require_architectures(self.installed, self.host, error)
+            _require_architectures(package, self.host, error)
             raise
         finally:
-            self.installed.remove_sources()
+            package.remove_sources()
         return loaded[0], artifact.folder
+
+    def _made_for_named(self, load: Callable[[Artifact], None]) -> Artifact | None:
+        """An entry that was made for the very list that is set now, loaded; `compiled` knows what other lists say."""
+        archs = self.installed.settings.archs
+
+        def others(artifact: Artifact, found: tuple[Mismatch, ...]) -> tuple[Mismatch, ...]:
+            made = artifact.manifest.built_with["settings"]["archs"]["value"]
+            return found or (() if made == archs else (Mismatch("archs", archs, str(made), "compile it"),))
+
+        of_a_family = self.installed.extension["archs"]
+        return None if of_a_family else find(self.installed, self.host, Request("cuda", build=others), load).artifact
 
 
 def _declared(package: Described, caller: str) -> tuple[str, Path] | None:
@@ -122,7 +135,7 @@ def _declared(package: Described, caller: str) -> tuple[str, Path] | None:
 def _is_same(package: Described, extension: Mapping[str, Any], digests: Mapping[str, str]) -> bool:
     """Whether a package's extension is compiled from the same, wherever its files are; it may have further headers."""
     assert package.source
-    own, own_digests = to_json(package.extension), package.source.content["sources"]
+    own, own_digests = package.extension, package.source.content["sources"]
     flags = ("define", "cuda_define", "cxx_flags", "cuda_flags", "file_flags", "link_flags")
 
     def compiled(of: Mapping[str, Any], digests: Mapping[str, str]) -> list[str]:
@@ -132,7 +145,7 @@ def _is_same(package: Described, extension: Mapping[str, Any], digests: Mapping[
         return {(name.rpartition("/")[2], digest) for name, digest in digests.items()}
 
     return (
-        extension["name"].rpartition(".")[2] == package.extension.module
+        extension["name"].rpartition(".")[2] == own["name"]
         and all(extension[field] == own[field] for field in ("kind", "archs", "libraries", *flags))
         and (extension["cuda"] == "none") == (own["cuda"] == "none")
         and compiled(extension, digests) == compiled(own, own_digests)
@@ -142,14 +155,16 @@ def _is_same(package: Described, extension: Mapping[str, Any], digests: Mapping[
 
 def compiled(package: Described) -> Artifact:
     """The entry for a call, from a store or compiled now, for the architectures that are named, or else these GPUs."""
-    from .cli.cache_build import build  # imported only if needed, to keep a warm start fast
+    # imported only if needed, to keep a warm start fast
+    from .cli.cache_build import build
+    from .runtime import progress
 
-    cuda, host = package.extension.cuda == "required", hosts.probe()
-    if cuda:
+    host = hosts.probe()
+    if package.cuda:
         host = hosts.with_listed_gpus(host)
         _require_architectures(package, host)
     try:
-        return build(package, host, cuda, "", lambda line: print_line(f"{package.package}: {printable(line)}"))[0]
+        return build(package, host, package.cuda, "", progress.printer(package.package))[0]
     finally:
         package.remove_sources()
 
@@ -157,7 +172,7 @@ def compiled(package: Described) -> Artifact:
 def _require_architectures(package: Described, host: Host, because: Exception | None = None) -> None:
     """Raise an error if nothing says for which GPUs to compile."""
     chosen = package.settings.archs or package.settings.cuda == "on"
-    if package.extension.cuda == "required" and not chosen and host.cuda and not host.capabilities:
+    if package.cuda and not chosen and host.cuda and not host.capabilities:
         raise BuildError(
             f"{package.package} cannot be compiled: nothing says for which GPUs",
             required="TORCH_CUDA_ARCH_LIST, or a GPU that this process sees",

@@ -4,29 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any
 
-from .load_flags import refusal, translate
+from .load_flags import Call, sort_flags, this_cpu
 from .load_sources import INLINE, Tree, gather
-from .project.extension import CUDA_SUFFIX, Extension, Kind, to_json
-from .project.package import OLDEST_TORCH, make_content
-from .runtime.errors import printable
+from .runtime.compatible import Mismatch
 from .runtime.files import json_sha256
 from .runtime.installed import InstalledPackage
-from .runtime.progress import print_line
 from .runtime.settings import Origin, Settings
 from .runtime.sources import Sources
+from .source_language import CUDA_SUFFIX
+from .version import OLDEST_TORCH
 
-Abi = Literal["torch", "stable"]
 VERSION = "0"  # of all these packages: they differ in their content
-# Headers that need Python's own, and so a library for one Python.
-_OF_PYTHON = re.compile(r"Python\.h|pybind11/.*|torch/(extension|python)\.h|torch/csrc/.*python.*")
-_MODULE = re.compile(rb"\bPYBIND11_MODULE\b|\bPyMODINIT_FUNC\b|\bPyInit_")
 # What makes a module of sources that only register operators, but include Python's headers.
 _EMPTY_MODULE = """#include <Python.h>
 static PyModuleDef definition = {PyModuleDef_HEAD_INIT, "NAME"};
@@ -34,53 +28,51 @@ PyMODINIT_FUNC PyInit_NAME() { return PyModule_Create(&definition); }
 """
 
 
-class Call(NamedTuple):
-    """The arguments of a call that say what to do with its sources."""
-
-    name: str
-    cflags: tuple[str, ...]
-    cuda_cflags: tuple[str, ...]
-    ldflags: tuple[str, ...]
-    include_paths: tuple[str, ...]
-    build_directory: str | None
-    verbose: bool
-    with_cuda: bool | None
-    is_python_module: bool
-    abi: Abi
-    unique_namespace: bool
-    only_compile: bool
-
-
 class Described(InstalledPackage):
-    """The package that a call stands for: one extension, and its files, which are written where they are compiled."""
+    """The package that a call stands for: one extension, and its files, which are written where they are compiled.
+
+    Attributes:
+        extension: the fields of project/extension.py's Extension, as JSON values, as in a content.
+    """
 
     def __init__(self, call: Call, texts: Mapping[str, bytes]) -> None:
         """Raises a SettingsError if the arguments are not right."""
         super().__init__(f"kernelwheel.{call.name}", VERSION, Path(INLINE), os.environ)
-        self.tree, self.extension = _extension(call, texts)
         settings = Settings.resolve(self.package, {}, self.environ)
-        if self.extension.archs:
-            settings = settings.changed("archs", self.extension.archs, Origin("extra_cuda_cflags"))
+        self.tree, self.extension = _extension(call, texts, settings)
+        if self.extension["archs"]:
+            settings = settings.changed("archs", self.extension["archs"], Origin("extra_cuda_cflags"))
         if call.build_directory:
             folder = str(Path(call.build_directory).absolute())
             settings = settings.changed("cache-dir", folder, Origin("build_directory"))
-        sources = {name: hashlib.sha256(text).hexdigest() for name, text in self.tree.files.items()}
-        content = make_content(self.package, VERSION, sources, "stable", OLDEST_TORCH, [to_json(self.extension)], {})
+        about = {"package": self.package, "version": VERSION, "abi": "stable", "torch_target": OLDEST_TORCH}
+        content = {**about, "sources": _digests(self.tree), "extensions": [self.extension], "options": {}}
         vars(self).update(settings=settings, source=Sources(content, Path(INLINE), {}))
+
+    @property
+    def cuda(self) -> bool:
+        """Whether it is compiled with CUDA."""
+        return bool(self.extension["cuda"] == "required")
 
     def _read(self) -> None:
         """There is no wheel."""
+
+    def no_artifact(self) -> Mismatch:
+        """What stands for the wheel's mismatches."""
+        remedy = "set KERNELWHEEL_JIT to auto, or compile it before: kernelwheel.prepare"
+        return Mismatch("artifact", "an entry with this content", "no store has this content", remedy)
 
     def read_sources_again(self) -> None:
         """Write the files where the compiler takes them from, and say why; called once the store is locked."""
         # imported only if needed, to keep a warm start fast
         from .cli.loaded import changes, last_entries
+        from .runtime.progress import printer
         from .runtime.store_lock import mark
 
         assert self.source
         for last in last_entries(self)[-1:]:
-            changed = changes(last.manifest.content, self.source.content)
-            print_line(f"{self.package}: since the last compile: {printable(changed)}")
+            wanted = self.wanted.content or last.manifest.content
+            printer(self.package)(f"since the last compile: {changes(last.manifest.content, wanted)}")
         self.remove_sources()
         folder = Path(tempfile.mkdtemp(prefix="sources-", suffix=mark(), dir=self.own_store().root / ".work"))
         vars(self).update(source=self.source._replace(folder=folder))
@@ -94,43 +86,51 @@ class Described(InstalledPackage):
             shutil.rmtree(self.source.folder, ignore_errors=True)
 
 
-def _extension(call: Call, texts: Mapping[str, bytes]) -> tuple[Tree, Extension]:
+def _extension(call: Call, texts: Mapping[str, bytes], settings: Settings) -> tuple[Tree, dict[str, Any]]:
     """What is compiled."""
-    name = call.name
-    if not (isinstance(name, str) and name.isidentifier() and name.isascii() and len(name) < 80):
-        raise refusal(str(name), "name", "an identifier, of less than 80 letters, digits and _", repr(name))
-    if call.abi not in ("torch", "stable"):
-        raise refusal(name, "abi", "torch or stable", repr(call.abi))
     cuda_files = [path for path in texts if path.endswith(CUDA_SUFFIX)]
     cuda = bool(cuda_files) if call.with_cuda is None else call.with_cuda
     if cuda_files and not cuda:
-        raise refusal(name, "with_cuda", "True or None, with CUDA files", f"False, with {', '.join(cuda_files)}")
-    flags = translate(name, call.cflags, call.cuda_cflags, call.ldflags, call.include_paths, cuda)
-    tree = gather(texts, flags.include_dirs, flags.directives, cuda)
-    kind: Kind = "module" if call.is_python_module else "operators" if call.abi == "stable" else "torch-library"
-    if kind == "torch-library" and any(map(_OF_PYTHON.fullmatch, tree.headers)):
+        raise call.refusal("with_cuda", "True or None, with CUDA files", f"False, with {', '.join(cuda_files)}")
+    flags = sort_flags(call, cuda)
+    tree = gather(texts, flags, cuda)
+    kind = "module" if call.wants_module else "operators" if call.abi == "stable" else "torch-library"
+    if kind == "torch-library" and any(map(_is_of_python, tree.headers)):
         kind = "module"
-    unique = name
-    if call.unique_namespace:
-        files = {each: hashlib.sha256(text).hexdigest() for each, text in tree.files.items()}
-        unique = f"{name}_{json_sha256([files, flags])[:12]}"
-    if kind == "module" and not call.is_python_module and not any(map(_MODULE.search, tree.files.values())):
+    unique = f"{call.name}_{json_sha256([_digests(tree), vars(flags)])[:12]}" if call.unique_namespace else call.name
+    if kind == "module" and not call.wants_module and not any(map(_has_module, tree.files.values())):
         made = {"empty_module.cpp": _EMPTY_MODULE.replace("NAME", unique).encode()}
-        tree = tree._replace(files={**tree.files, **made}, sources=(*tree.sources, *made))
-    extension = Extension(
-        name=unique,
-        kind=kind,
-        cuda="required" if cuda else "none",
-        sources=tree.sources,
-        cuda_sources=(),
-        include_dirs=tree.include_dirs,
-        define=(),
-        cuda_define=(),
-        cxx_flags=flags.cxx,
-        cuda_flags=flags.cuda,
-        file_flags={},
-        link_flags=flags.link,
-        libraries=flags.libraries,
-        archs=flags.archs,
-    )
-    return tree, extension
+        tree = tree._replace(files={**tree.files, **made}, sources=[*tree.sources, *made])
+    return tree, {
+        "name": unique,
+        "kind": kind,
+        "cuda": "required" if cuda else "none",
+        "sources": tree.sources,
+        "cuda_sources": [],
+        "include_dirs": tree.include_dirs,
+        "define": this_cpu((*flags.cxx, *flags.cuda, *settings.cxx_flags, *settings.cuda_flags)),
+        "cuda_define": [],
+        "cxx_flags": flags.cxx,
+        "cuda_flags": flags.cuda,
+        "file_flags": {},
+        "link_flags": flags.link,
+        "libraries": flags.libraries,
+        "archs": flags.archs,
+        "exclude": [],
+        "by_path": False,
+    }
+
+
+def _digests(tree: Tree) -> dict[str, str]:
+    return {name: hashlib.sha256(text).hexdigest() for name, text in tree.files.items()}
+
+
+def _is_of_python(header: str) -> bool:
+    """Whether a header needs Python's own, and so a library for one Python."""
+    if header.startswith("torch/csrc/"):
+        return "python" in header
+    return header in ("Python.h", "torch/extension.h", "torch/python.h") or header.startswith("pybind11/")
+
+
+def _has_module(text: bytes) -> bool:
+    return any(each in text for each in (b"PYBIND11_MODULE", b"PyMODINIT_FUNC", b"PyInit_"))

@@ -9,13 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
-from .load_flags import refusal
-from .project.extension import CUDA_SUFFIX, CXX_SUFFIXES
-from .project.header_names import named_headers
+from .load_flags import Call, Flags, Paths, paths
 from .runtime.errors import SettingsError, way_out
 from .runtime.files import is_file
+from .runtime.record import Record
+from .source_language import CUDA_SUFFIX, CXX_SUFFIXES, named_headers
 
 # Where sources are that are given as text: no header can be beside them.
 INLINE = "/dev/null"
@@ -24,52 +23,52 @@ _PROVIDED = ("torch/extension.h", "torch/torch.h", "Python.h")
 _OF_THE_SYSTEM = ("/usr/include", "/usr/local/include")
 
 
-class Tree(NamedTuple):
+class Tree(Record):
     """Files by their names in the folder that is compiled, which say nothing about where they came from."""
 
     files: Mapping[str, bytes]
-    sources: tuple[str, ...]
-    include_dirs: tuple[str, ...]
-    headers: frozenset[str]  # all headers as they are named, found or not
+    sources: list[str]
+    include_dirs: list[str]
+    headers: set[str]  # all headers as they are named, found or not
 
 
-def read_sources(paths: Sequence[str | os.PathLike[str]], name: str) -> dict[str, bytes]:
+def read_sources(call: Call, sources: Paths) -> dict[str, bytes]:
     """The texts of source files, by absolute path.
 
     Raises:
         SettingsError: one is missing or cannot be read.
     """
-    absolute = [os.path.abspath(path) for path in paths]  # noqa: PTH100  # as compilers do, links are not resolved
+    absolute = [os.path.abspath(path) for path in paths(sources)]  # noqa: PTH100  # as compilers do, links are not resolved
     missing = [path for path in absolute if not is_file(Path(path))]
     if missing or not absolute:
         found = "no file " + ", ".join(missing) if missing else "an empty list"
-        raise refusal(name, "sources", "C++ and CUDA files; relative paths start at the current folder", found)
+        raise call.refusal("sources", "C++ and CUDA files; relative paths start at the current folder", found)
     if other := [path for path in absolute if not path.endswith((*CXX_SUFFIXES, CUDA_SUFFIX))]:
-        raise refusal(name, "sources", f"files called {', '.join((*CXX_SUFFIXES, CUDA_SUFFIX))}", ", ".join(other))
+        raise call.refusal("sources", f"files called {', '.join((*CXX_SUFFIXES, CUDA_SUFFIX))}", ", ".join(other))
     return {path: _read(path) for path in absolute}
 
 
-def gather(texts: Mapping[str, bytes], include_dirs: Sequence[str], directives: str, cuda: bool = False) -> Tree:
+def gather(texts: Mapping[str, bytes], flags: Flags, cuda: bool = False) -> Tree:
     """Find all headers that sources can reach, and name all files by where they are relative to each other.
 
     Args:
         texts: the sources, by absolute path.
-        include_dirs: folders with headers, absolute paths.
-        directives: lines that come before each source.
+        flags: with the folders of headers, and archives, which are among the files under their names.
         cuda: whether the toolkit's headers are searched in any case, too.
 
     Raises:
         SettingsError: a header cannot be read.
     """
     provided = (*_PROVIDED, "cuda_runtime.h") if cuda else _PROVIDED
-    others = [folder for folder in include_dirs if folder not in _OF_THE_SYSTEM]
+    others = [folder for folder in flags.include_dirs if folder not in _OF_THE_SYSTEM]
     folders = [folder for folder in others if not any(is_file(Path(folder, header)) for header in provided)]
     roots = [os.path.commonpath([os.path.dirname(path) for path in texts])]  # noqa: PTH120
     for folder in folders:
         _add(roots, folder)
     files = dict(texts)
     headers: set[str] = set()
-    pending = [(path, named_headers(text)) for path, text in [(next(iter(texts)), directives.encode()), *texts.items()]]
+    begin = (next(iter(texts)), flags.directives)  # what comes before each source
+    pending = [(path, named_headers(text)) for path, text in (begin, *texts.items())]
     while pending:
         path, names = pending.pop()
         headers.update(each[1:].strip() for each in names)
@@ -84,12 +83,9 @@ def gather(texts: Mapping[str, bytes], include_dirs: Sequence[str], directives: 
         root = next(each for each in roots if _inside(path, each))
         return os.path.normpath((label[root] if len(roots) > 1 else "") + os.path.relpath(path, root))
 
-    return Tree(
-        {named(path): text for path, text in sorted(files.items())},
-        tuple(sorted(map(named, texts))),
-        tuple(dict.fromkeys(map(named, folders))),
-        frozenset(headers),
-    )
+    every = {named(path): text for path, text in sorted(files.items())}
+    every |= {f"linked/{number}/{Path(path).name}": _read(path) for number, path in enumerate(flags.archives)}
+    return Tree(every, sorted(map(named, texts)), list(dict.fromkeys(map(named, folders))), headers)
 
 
 def _found(path: str, names: Sequence[str], folders: Sequence[str]) -> Iterator[str]:

@@ -1,3 +1,5 @@
-"""The version of kernelwheel, written once: its own metadata and the manifests of what it builds take it from here."""
+"""Versions that are written once: kernelwheel's, for its metadata and the manifests, and the oldest torch."""
 
 VERSION = "0.1.0"
+# The first release with the whole of the stable ABI that KernelWheel.cmake relies on.
+OLDEST_TORCH = "2.10"

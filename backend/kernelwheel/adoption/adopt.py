@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from ..packing.setuptools_project import refuse_ext_modules
+from ..project.arch_choice import from_flags
 from ..project.package import read_toml, split_table
 from ..runtime.errors import KernelWheelError, SettingsError, printable
 from ..runtime.exit_status import Parser
 from .extension_tables import AdoptionNotes, Table, merge, translate
 from .pyproject_text import add_tables, toml_text
 from .setup_edit import without_extensions
-from .setup_flags import Places, arch_list
+from .setup_flags import Places
 from .setup_runs import SetupRun, run_setup_script
 
 _DESCRIPTION = """\
@@ -163,7 +164,7 @@ def _archs(flags: Sequence[str], run: SetupRun, notes: AdoptionNotes) -> str | N
         )
         return None
     try:
-        archs = arch_list(flags)
+        archs = str(from_flags(flags))
     except ValueError as error:
         notes.untranslated.append(f"the flag {error}, which no list of architectures can say")
         return None

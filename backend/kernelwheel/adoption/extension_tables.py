@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..project.extension import CUDA_SUFFIX, CXX_SUFFIXES, LINKED, LINKED_FOR_CUDA
+from ..source_language import CUDA_SUFFIX, CXX_SUFFIXES, LINKED, LINKED_FOR_CUDA
 from .setup_flags import Places, SortedFlags, sort_flags
 from .setup_runs import RecordedExtension
 

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ..project.arch_choice import ArchList, from_code
-from ..runtime.architectures import Arch
+from ..project.arch_choice import chosen_by
 
 # Flags whose value may be the next word.
 PAIRED = {
@@ -19,7 +18,6 @@ PAIRED = {
     "--compiler-bindir", "-Xcompiler", "--compiler-options", "-Xlinker", "-Xptxas", "--ptxas-options", "-Xcudafe",
     "-Xnvlink", "-Xfatbin", "-maxrregcount", "--maxrregcount", "-t", "--threads", "-std", "--std",
 }  # fmt: skip
-_ARCH = re.compile(r"(--generate-code|-gencode|--gpu-architecture|-arch|--gpu-code|-code)(?:[= ]\s*(.*))?", re.DOTALL)
 _INCLUDE = re.compile(r"(?:-I|-isystem|--include-path|--system-include)[= ]?(.+)", re.DOTALL)
 # nvcc's options that begin as -lNAME does (`nvcc --help`).
 _NOT_LIBRARIES = {"-ldir", "-lib", "-lineinfo", "-list-gpu-arch", "-list-gpu-code", "-lto"}
@@ -71,7 +69,7 @@ def sort_flags(flags: Sequence[str], places: Places) -> SortedFlags:
     for words in _grouped(flags):
         flag = " ".join(words)
         absolute = _ABSOLUTE.findall(flag)
-        if _ARCH.fullmatch(flag):
+        if chosen_by([flag]):
             result.archs.append(flag)
         elif include := _INCLUDE.fullmatch(flag):
             result.include_dirs.append(include[1])
@@ -98,39 +96,3 @@ def _grouped(flags: Sequence[str]) -> Iterator[list[str]]:
     for word in words:
         value = next(words, None) if word in PAIRED else None
         yield [word] if value is None else [word, value]
-
-
-def arch_list(flags: Sequence[str]) -> str:
-    """Flags that choose architectures, as a TORCH_CUDA_ARCH_LIST.
-
-    Raises:
-        ValueError: a list cannot say what a flag says; names the flag.
-    """
-    sass: set[Arch] = set()
-    ptx: set[Arch] = set()
-    for flag in flags:
-        try:
-            made, portable = _arch_flag(flag)
-        except ValueError:
-            raise ValueError(flag) from None
-        sass |= made | portable
-        ptx |= portable
-    return str(ArchList(tuple(sorted(sass)), tuple(sorted(ptx))))
-
-
-def _arch_flag(flag: str) -> tuple[set[Arch], set[Arch]]:
-    """What one flag compiles for: SASS and PTX (nvcc manual, `--generate-code` and `--gpu-architecture`)."""
-    match = _ARCH.fullmatch(flag)
-    name, value = (match[1], re.sub(r"[\\\"'\s]", "", match[2] or "")) if match else ("", "")
-    if name in ("-arch", "--gpu-architecture"):  # short for both kinds of code
-        arch = from_code(value)
-        return {arch}, {arch}
-    generated = re.fullmatch(r"arch=(compute_\w+),code=\[?([\w,]+)\]?", value)
-    if name not in ("-gencode", "--generate-code") or not generated:
-        raise ValueError(flag)
-    codes = generated[2].split(",")
-    made = {from_code(code) for code in codes if code.startswith("sm_")}
-    portable = {from_code(code) for code in codes if code.startswith("compute_")}
-    if {from_code(generated[1])} != made | portable or len(codes) != len(made) + len(portable):
-        raise ValueError(flag)
-    return made, portable

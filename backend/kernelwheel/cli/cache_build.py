@@ -79,7 +79,7 @@ def lacking(
             dimension="archs",
             required=f"CUDA kernels for {targets or 'the default architectures of a wheel, because no GPU is visible'}",
             found=f"SASS for {', '.join(map(str, sass)) or 'none'}; PTX for {', '.join(map(str, ptx)) or 'none'}",
-            remedy=f"{command(manifest.package)} cache build" + (f" --archs '{targets}'" if targets else ""),
+            remedy=command(manifest.package, "cache build" + (f" --archs '{targets}'" if targets else "")),
             device="cuda",
         ),
     )

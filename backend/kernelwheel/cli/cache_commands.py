@@ -89,8 +89,8 @@ def _chosen(kernels: Kernels, prefix: str | None) -> Artifact:
         required=wanted,
         found="\n".join(f"{name[:12]}: {targets_text(f.manifest)}" for name, f in at_hand.items()) or "none",
         remedies=[
-            f"choose one: {command(package.package)} cache list",
-            f"or compile one: {command(package.package)} cache build",
+            f"choose one: {command(package.package, 'cache list')}",
+            f"or compile one: {command(package.package, 'cache build')}",
         ],
     )
 

@@ -8,6 +8,7 @@ from ..runtime.artifact import Artifact
 from ..runtime.content import Content
 from ..runtime.installed import InstalledPackage
 from ..runtime.manifest import FILE
+from .explain import differences
 
 
 def last_entries(package: InstalledPackage) -> list[Artifact]:
@@ -17,13 +18,9 @@ def last_entries(package: InstalledPackage) -> list[Artifact]:
 
 def changes(had: Content, wanted: Content) -> str:
     """How the content of one entry differs from another's."""
-    old, new = (dict(each["sources"]) for each in (had, wanted))
-    files = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
-    before, after = ({**each["extensions"][0], **each["options"]} for each in (had, wanted))
+    old, new = ({**each["extensions"][0], **each["options"], "sources": each["sources"]} for each in (had, wanted))
     # Without CUDA, an entry has no options for it.
-    found = [f"{name}: {was} -> {after[name]}" for name, was in before.items() if after.get(name, was) != was]
-    if files:
-        found.append("other files: " + ", ".join(files[:5]) + (f" and {len(files) - 5} more" if files[5:] else ""))
+    found = (f"{name}: {change}" for name, change in differences(old, new).items() if name in old.keys() & new.keys())
     return "; ".join(found) or "the same content, for other GPUs, torch or Python"
 
 

@@ -17,9 +17,9 @@ from pathlib import Path
 from posixpath import dirname, normpath
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..project.header_names import FOLDER_OPTIONS, named_headers
 from ..runtime.errors import BuildError, way_out
 from ..runtime.files import json_sha256
+from ..source_language import FOLDER_OPTIONS, HEADER_OPTIONS, named_headers
 from .toolchain.binding import cuda_folders, python_folders
 from .toolchain.cxx import search_folders
 from .toolchain.toolchain import Toolchain
@@ -34,8 +34,7 @@ Headers = dict[str, dict[str, str]]
 # Options that name a folder of headers or a header, of gcc, clang and nvcc.
 _OPTION = re.compile(
     r"(?:-Xcompiler=|--compiler-options=)?"
-    rf"(?:{FOLDER_OPTIONS}|(?P<header>-include|-imacros|--pre-include))"
-    r"=?(?P<value>.*)"
+    rf"(?:{FOLDER_OPTIONS}|(?P<header>{HEADER_OPTIONS}))=?(?P<value>.*)"
 )
 
 

@@ -29,7 +29,7 @@ NAMED = {
 }
 OLDEST_DEFAULT = (7, 5)
 # The options of nvcc that choose architectures (nvcc manual, "Options for Steering GPU Code Generation").
-CHOOSES = r"--?(gpu-architecture|arch|gpu-code|code|generate-code|gencode)(=|$)"
+CHOOSES = r"--?(gpu-architecture|arch|gpu-code|code|generate-code|gencode)([= ]|$)"
 
 
 class ArchList(NamedTuple):
@@ -76,6 +76,42 @@ def gencode(archs: ArchList) -> list[str]:
 def chosen_by(flags: Iterable[str]) -> list[str]:
     """The options for nvcc that choose architectures: nvcc would add them to a Plan's, or fail on both."""
     return [flag for flag in flags if re.match(CHOOSES, flag)]
+
+
+def from_flags(flags: Iterable[str]) -> ArchList:
+    """What such options choose; each is one string with its value.
+
+    Raises:
+        ValueError: a list cannot say what one of them says; names it.
+    """
+    sass: set[Arch] = set()
+    ptx: set[Arch] = set()
+    for flag in flags:
+        try:
+            made, portable = _from_flag(flag)
+        except ValueError:
+            raise ValueError(flag) from None
+        sass |= made | portable
+        ptx |= portable
+    return ArchList(tuple(sorted(sass)), tuple(sorted(ptx)))
+
+
+def _from_flag(flag: str) -> tuple[set[Arch], set[Arch]]:
+    """What one option compiles for: SASS and PTX (nvcc manual, `--generate-code` and `--gpu-architecture`)."""
+    match = re.match(CHOOSES, flag)
+    name, value = (match[1], re.sub(r"[\\\"'\s]", "", flag[match.end() :])) if match else ("", "")
+    if name in ("arch", "gpu-architecture"):  # short for both kinds of code
+        arch = from_code(value)
+        return {arch}, {arch}
+    generated = re.fullmatch(r"arch=(compute_\w+),code=\[?([\w,]+)\]?", value)
+    if name not in ("gencode", "generate-code") or not generated:
+        raise ValueError(flag)
+    codes = generated[2].split(",")
+    made = {from_code(code) for code in codes if code.startswith("sm_")}
+    portable = {from_code(code) for code in codes if code.startswith("compute_")}
+    if {from_code(generated[1])} != made | portable or len(codes) != len(made) + len(portable):
+        raise ValueError(flag)
+    return made, portable
 
 
 def default(supported: Iterable[Arch], has_tegra: bool = False, virtual: Sequence[Arch] = ()) -> ArchList:

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple, NoReturn, get_args
 from ..runtime.errors import SettingsError
 from ..runtime.platforms import library_file
 from ..runtime.settings import choice
+from ..source_language import CUDA_SUFFIX
 from . import arch_choice
 from .arch_choice import ArchList
 from .build_platforms import HOST_PLATFORM
@@ -23,11 +24,6 @@ EXTENSION = "[[tool.kernelwheel.extension]]"
 # registered with TORCH_LIBRARY, on all of torch's C++ API.
 Kind = Literal["module", "operators", "torch-library"]
 CudaNeed = Literal["required", "optional", "none"]
-CXX_SUFFIXES = (".cpp", ".cc", ".cxx", ".c++")
-CUDA_SUFFIX = ".cu"
-# The libraries that every extension is linked with, and every one that uses CUDA: torch's, and the static runtime.
-LINKED = {"torch", "torch_cpu", "c10", "torch_python"}
-LINKED_FOR_CUDA = {"torch_cuda", "c10_cuda", "cudart"}
 # How the names of libraries begin that have one build for each CUDA major (CUDA Toolkit, "Release Notes", components).
 OF_CUDA_MAJOR = (
     *("cublas", "cudart", "cudnn", "cudss", "cufft", "cufile", "cupti", "curand", "cusolver", "cusparse", "cutensor"),

@@ -14,14 +14,13 @@ from ..runtime.errors import SettingsError, way_out
 from ..runtime.files import is_file, is_folder
 from ..runtime.settings import TABLE
 from ..runtime.sources import package_path
+from ..version import OLDEST_TORCH
 from . import source_files
 from .build_settings import written
 from .extension import EXTENSION, Extension, from_plan, read_extensions, to_json
 
 # What a package's libraries are bound to: only torch's stable ABI, or one Python and one torch release.
 Abi = Literal["stable", "torch"]
-# The first release with the whole of the stable ABI that KernelWheel.cmake relies on.
-OLDEST_TORCH = "2.10"
 _DOTTED = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*"
 
 

@@ -10,7 +10,8 @@ from pathlib import Path, PurePosixPath
 
 from ..runtime.errors import BuildError, SettingsError, way_out
 from ..runtime.files import file_sha256, is_file, is_folder
-from .extension import CUDA_SUFFIX, CXX_SUFFIXES, Extension, refuse
+from ..source_language import CUDA_SUFFIX, CXX_SUFFIXES
+from .extension import Extension, refuse
 
 # Files that can reach a compiler. Files without a suffix count too: some libraries name headers so (Eigen/Core).
 # Anything else in the folder (editor files, notes, caches) is ignored.

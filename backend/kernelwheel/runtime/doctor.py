@@ -157,7 +157,7 @@ def look_at_stores(package: InstalledPackage, host: Host) -> tuple[list[dict[str
                 findings.append(of_error(error))
                 continue
             if damaged:
-                verify = f"move it to quarantine: {command(package.package)} cache verify"
+                verify = f"move it to quarantine: {command(package.package, 'cache verify')}"
                 findings.append(Finding("a damaged entry in the store", f"{entry.folder}: {damaged}", verify))
         for refusal in map(of_error, seen.refused):
             findings += [refusal] if refusal not in findings else []
@@ -205,7 +205,7 @@ def kernels_text(view: Mapping[str, Any], kernels: Kernels) -> list[str]:
         rows = rows_text([("fingerprint", package.manifest.fingerprint), ("kernels", built)])
         lines += [rows, verdict_text(package.mismatches(host))]
     elif not package.damage:
-        lines.append("  no kernels are installed with the package, as in an editable install")
+        lines.append(f"  {package.no_artifact().found}")
     for store in view["stores"]:
         lines += ["", f"{'The store' if store['own'] else 'A read-only store'} {store['folder']}"]
         lines += [f"  {entry_text(entry)}" for entry in store["entries"]] or ["  nothing"]

@@ -14,9 +14,11 @@ TEXT = "\n\t"  # kept in what is meant to have lines
 TOO_MANY_OPEN = (errno.EMFILE, errno.ENFILE)
 
 
-def command(package: str) -> str:
-    """The command line of a package's own copy of the backend, for remedies: every package has it."""
-    return f"python -m {package}._kernelwheel"
+def command(package: str, arguments: str = "") -> str:
+    """A command of a package's own copy of the loader, for remedies; what `kernelwheel.load` makes has none."""
+    if package.startswith("kernelwheel."):
+        return f"python -m kernelwheel {arguments} {package}"
+    return f"python -m {package}._kernelwheel {arguments}".rstrip()
 
 
 class KernelWheelError(Exception):

@@ -18,7 +18,7 @@ from .errors import IncompatibleArtifactError, UnreadableArtifactError
 from .files import json_sha256
 from .host import Host
 from .manifest import Manifest
-from .no_kernels import changed_sources, no_artifact, unusable_artifact
+from .no_kernels import changed_sources, unusable_artifact
 from .record import remembered
 
 if TYPE_CHECKING:  # at import, load only what a fitting wheel needs
@@ -143,5 +143,11 @@ class InstalledPackage:
         if damage := self.damage:
             return (unusable_artifact(damage),)
         if self.manifest is None:
-            return (no_artifact(self.package, self.folder),)
+            return (self.no_artifact(),)
         return check(self.manifest, host, Wanted(self.version))
+
+    def no_artifact(self) -> Mismatch:
+        """The mismatch of a package that was installed without an Artifact."""
+        found = "no kernels are installed with the package, as in an editable install"
+        remedy = f"install a wheel of {self.package} (pip install . in the checkout builds one)"
+        return Mismatch("artifact", f"compiled kernels in {self.folder}", found, remedy)

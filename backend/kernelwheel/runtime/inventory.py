@@ -93,7 +93,7 @@ def _look(store: Store, folder: Path) -> Entry | None:
     except UnreadableStoreError as error:
         unread = error
     except OtherSchemaError as error:
-        remedy = f"{command(store.package)} cache prune"
+        remedy = command(store.package, "cache prune")
         mismatch = Mismatch("schema", error.required, error.found, remedy, "cpu", compile_cures=True)
     except (StoreError, IncompatibleArtifactError) as error:
         damage = error.found

@@ -100,7 +100,7 @@ def _verified(artifact: Artifact, library: Library) -> Iterator[str]:
     except BaseException as error:
         os.close(int(path.rpartition("/")[2]))
         if isinstance(error, OSError) or (isinstance(error, ImportError) and error.path == path):
-            raise _refused(file, str(error).replace(path, str(file))) from error
+            raise _refused(artifact, file, str(error).replace(path, str(file))) from error
         raise  # the module's own code failed
 
 
@@ -153,7 +153,7 @@ def _import_file(name: str, artifact: Artifact, library: Library) -> ModuleType:
     return module
 
 
-def _refused(path: Path, said: str) -> IncompatibleArtifactError:
+def _refused(artifact: Artifact, path: Path, said: str) -> IncompatibleArtifactError:
     """The error for an intact library that the loader does not load."""
     if "failed to map segment" in said or said.endswith(tuple(map(os.strerror, _LACKS))):
         return UnreadableArtifactError(
@@ -166,5 +166,5 @@ def _refused(path: Path, said: str) -> IncompatibleArtifactError:
         "the compiled kernels cannot be loaded",
         required=f"a library that the dynamic loader accepts: {path}",
         found=said,
-        remedies=[REINSTALL],
+        remedies=["make the libraries that it needs available here" if artifact.store else REINSTALL],
     )

@@ -24,7 +24,7 @@ def incompatible(
 
 def other_gpu(package: str, loaded: Path, mismatches: Sequence[Mismatch]) -> IncompatibleArtifactError:
     """The error for a GPU that does not fit the CUDA kernels this process has loaded for another one."""
-    remedy = f"compile for all visible GPUs ({command(package)} cache build), then restart the program"
+    remedy = f"compile for all visible GPUs ({command(package, 'cache build')}), then restart the program"
     in_use = f"{loaded} is in use, and a process can load only one library of CUDA kernels"
     return incompatible(package, "cuda", [mismatch._replace(remedy=remedy) for mismatch in mismatches], in_use)
 
@@ -60,12 +60,6 @@ def no_gpu(host: Host) -> Mismatch:
 def unusable_artifact(damage: IncompatibleArtifactError) -> Mismatch:
     """The mismatch if the wheel's Artifact is damaged or cannot be read at the moment; compiling does not fix it."""
     return Mismatch("artifact", damage.required, damage.found, "; ".join(damage.remedies), compile_cures=False)
-
-
-def no_artifact(package: str, folder: Path) -> Mismatch:
-    """The mismatch if the package was installed without an Artifact."""
-    remedy = f"install a wheel of {package} (pip install . in the checkout builds one)"
-    return Mismatch("artifact", f"compiled kernels in {folder}", "none, as in an editable install", remedy)
 
 
 def always_compiled(package: str, origin: str) -> Mismatch:

@@ -15,7 +15,7 @@ from .compatible import Mismatch, Wanted, capability_mismatch, check
 from .content import needs_cuda
 from .errors import KernelWheelError
 from .host import Host
-from .no_kernels import always_compiled, incompatible, no_artifact, no_gpu
+from .no_kernels import always_compiled, incompatible, no_gpu
 from .record import Record
 from .variables import own_variable
 
@@ -91,7 +91,7 @@ def against(artifact: Artifact, request: Request, host: Host, wanted: Wanted) ->
 def against_own(request: Request, host: Host, installed: InstalledPackage) -> tuple[Mismatch, ...]:
     """The mismatches that rule out the package's own Artifact, or the one saying that it has none."""
     if installed.artifact is None:
-        return (no_artifact(installed.package, installed.folder),)
+        return (installed.no_artifact(),)
     return against(installed.artifact, request, host, installed.wanted_of(installed.artifact))
 
 
@@ -110,7 +110,7 @@ def _where_none_fits(request: Request, host: Host, installed: InstalledPackage) 
     own = against_own(request, host, installed)
     because = "; ".join(f"{m.dimension}: required {m.required}, found {m.found}" for m in own)
     if installed.artifact is None:
-        because = "no kernels are installed with the package, as in an editable install"
+        because = installed.no_artifact().found
     elif not own:
         origin = str(installed.settings.origin("jit"))
         because, own = f"jit is always ({origin})", (always_compiled(installed.package, origin),)

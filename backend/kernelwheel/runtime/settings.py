@@ -10,7 +10,6 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, overload
 
@@ -38,23 +37,22 @@ Decides = Literal["content", "target", "tools", "work"]
 T = TypeVar("T")
 
 
-@dataclass(eq=False, kw_only=True)
-class Option(Generic[T]):
+class Option(Generic[T], Record):
     """One option; accessed on Settings, its value."""
 
-    name: str = field(init=False)  # its key in `[tool.kernelwheel]` and in `-C name=value`
-    parse: Callable[[str], T] = field(kw_only=False)  # raises ValueError, with a hint, if it cannot
+    parse: Callable[[str], T]  # raises ValueError, with a hint, if it cannot
     takes: str  # the accepted values, in words, for messages and the reference
-    default: str = ""  # the text used if the option is not set
-    environment: str | None = None  # the standard variable, or None for `<PACKAGE>_<NAME>`
     decides: Decides
     help: str
+    name: str = ""  # its key in `[tool.kernelwheel]` and in `-C name=value`
+    default: str = ""  # the text used if the option is not set
+    environment: str | None = None  # the standard variable, or None for `<PACKAGE>_<NAME>`
     separator: str | None = None  # joins several values, of a list or of `-C` given again; None: it takes one
     cuda_only: bool = False  # whether it has no effect on a build without CUDA kernels
     cross_only: bool = False  # whether it has no effect on a build for this machine's platform
 
     def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name.replace("_", "-")
+        vars(self)["name"] = name.replace("_", "-")
 
     @overload
     def __get__(self, instance: None, owner: type) -> Option[T]: ...

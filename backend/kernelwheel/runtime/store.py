@@ -129,7 +129,7 @@ class Store(Record):
         """The error for a Store that cannot be written, for any reason."""
         remedies = [
             f"set {own_variable(self.package, 'cache-dir')} to a writable folder with enough free space",
-            f"or free some space: {command(self.package)} cache prune",
+            f"or free some space: {command(self.package, 'cache prune')}",
         ]
         return StoreError(
             "compiled kernels cannot be stored",

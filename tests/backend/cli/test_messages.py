@@ -19,6 +19,7 @@ from kernelwheel.runtime import manifest, no_kernels
 from kernelwheel.runtime.compatible import Wanted, check
 from kernelwheel.runtime.errors import REINSTALL, KernelWheelError, command
 from kernelwheel.runtime.host import Host
+from kernelwheel.runtime.installed import InstalledPackage
 from kernelwheel.runtime.manifest import Requires
 from samples import CUDA_MANIFEST, PLAN
 from standins import settings_with
@@ -104,8 +105,8 @@ def raised() -> list[str]:
         no_kernels.other_gpu("tiny", Path("x"), mismatches),
         no_nvcc(torch, [], settings_with()),
     ]
-    advice = [no_kernels.no_artifact("tiny", Path("x")).remedy, *(mismatch.remedy for mismatch in mismatches)]
-    return [*advice, *(str(error) for error in errors)]
+    advice = [InstalledPackage("tiny", "1", Path("x"), {}).no_artifact(), *mismatches]
+    return [*(mismatch.remedy for mismatch in advice), *(str(error) for error in errors)]
 
 
 def test_no_error_advises_to_fetch_the_package_by_its_name() -> None:

@@ -16,6 +16,7 @@ from kernelwheel.runtime.compatible import Wanted, check
 from kernelwheel.runtime.errors import IncompatibleArtifactError, KernelWheelError, UnreadableArtifactError
 from kernelwheel.runtime.find import predict
 from kernelwheel.runtime.host import Host
+from kernelwheel.runtime.installed import InstalledPackage
 from kernelwheel.runtime.manifest import Library
 from kernelwheel.runtime.selection import Request, Selection, against, select
 from kernelwheel.runtime.settings import Settings
@@ -61,6 +62,8 @@ class Given(NamedTuple):
     package: str = "tiny"
     folder: Path = Path("/site/tiny/_native")
     store: Store = STORE
+
+    no_artifact = InstalledPackage.no_artifact
 
     def wanted_of(self, artifact: Artifact) -> Wanted:
         return self.wanted

@@ -1,0 +1,192 @@
+"""What a call of `kernelwheel.load` describes: content, files, flags; and what it refuses. Nothing is compiled."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import kernelwheel
+import pytest
+from kernelwheel.__main__ import command_line
+from kernelwheel.load_flags import sort_flags
+from kernelwheel.load_package import Described
+from kernelwheel.load_sources import gather, read_sources
+from kernelwheel.runtime.errors import SettingsError, command
+from loadable import called, refusal_of, write
+
+pytestmark = pytest.mark.once
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The cache folder, which does not exist yet."""
+    monkeypatch.setenv("KERNELWHEEL_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def test_a_change_of_anything_that_is_compiled_is_another_content(tmp_path: Path) -> None:
+    folder = write(tmp_path)
+    source, include = folder / "csrc/light.cpp", folder / "include"
+
+    def content(**changed: Any) -> Any:
+        call = called(**{"extra_include_paths": [include], **changed})
+        return Described(call, read_sources(call, source)).wanted.content
+
+    first = content()
+    assert content(verbose=True, only_compile=True) == first
+    different = [
+        content(extra_cflags="-DX=1"),
+        content(extra_ldflags="-lm"),
+        content(extra_include_paths=[include, write(tmp_path / "more")]),
+        content(unique_namespace=True),
+    ]
+    (folder / "include/detail/value.h").write_text("#define ANSWER 1\n")
+    different.append(content())
+    assert first not in different
+    assert len({str(each) for each in different}) == len(different)
+
+
+def test_headers_are_found_by_where_they_are_relative_to_what_includes_them(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            "p/csrc/a.cpp": '#include "../common/c.h"\n#include <lib/l.h>\n#include MACRO\n#include <vector>\n',
+            "p/common/c.h": "#if 0\n#include <lib/never.h>\n#endif\n",
+            "q/include/lib/l.h": '#include "../up.h"\n',
+            "q/include/lib/never.h": "",
+            "q/include/up.h": "",
+            "q/include/macro.h": "",
+            "q/include/unused.h": "",
+            "p/common/unused.h": "",
+        },
+    )
+    source = tmp_path / "p/csrc/a.cpp"
+
+    call = called(extra_include_paths=tmp_path / "q/include", extra_cflags=r"-DMACRO=\"macro.h\"")
+    tree = gather(read_sources(call, source), sort_flags(call, cuda=False))
+
+    assert sorted(tree.files) == [
+        "include1/lib/l.h",
+        "include1/lib/never.h",
+        "include1/macro.h",
+        "include1/up.h",
+        "sources/common/c.h",
+        "sources/csrc/a.cpp",
+    ]
+    assert tree.sources == ["sources/csrc/a.cpp"]
+    assert tree.include_dirs == ["include1"]
+    assert {"vector", "lib/l.h"} <= tree.headers
+
+
+def test_flags_are_what_a_shell_would_split_and_torch_s_own_libraries_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("first", "second", "lib"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "lib/libown.a").touch()
+    monkeypatch.chdir(tmp_path)
+
+    archs = [
+        "-gencode arch=compute_80,code=sm_80",
+        "-gencode=arch=compute_90a,code=[sm_90a,compute_90a]",
+        "-arch=sm_86",
+    ]
+    call = called(
+        extra_cflags=["-g\n\n", "-O0 -Wall", "-isystem first", r"-DTEXT=\"a\ b\"", "-include /x/before.h"],
+        extra_cuda_cflags=[*archs, "-arch=sm_86", "-lineinfo", "-imacros/x/macros.h"],
+        extra_ldflags=[f"-L{tmp_path}/lib -lm", f"{tmp_path}/lib/libown.a", "-ltorch", "-Wl,-rpath,/x"],
+        extra_include_paths=["  second\n"],
+    )
+
+    flags = sort_flags(call, cuda=True)
+
+    assert flags.cxx == ["-g", "-O0", "-Wall", '-DTEXT="a b"', "-include", "/x/before.h"]
+    assert flags.cuda == ["-lineinfo", "-imacros/x/macros.h"]
+    assert flags.archs == "8.0;8.6+PTX;9.0a+PTX"
+    assert flags.directives == b'#define TEXT "a b"\n#include "/x/before.h"\n#include "/x/macros.h"'
+    assert flags.link == [f"-L{tmp_path}/lib", f"-L{tmp_path}/lib", "-Wl,-rpath,/x"]
+    assert flags.libraries == ["m", ":libown.a"]
+    assert flags.archives == [f"{tmp_path}/lib/libown.a"]
+    assert flags.include_dirs == [str(tmp_path / "second"), str(tmp_path / "first")]
+
+
+def test_architectures_that_no_list_can_say_are_an_error() -> None:
+    for flags in ("-arch=native", "-arch compute_80 -code sm_86", "-gencode arch=compute_80,code=lto_80"):
+        with pytest.raises(SettingsError, match="name them in TORCH_CUDA_ARCH_LIST"):
+            sort_flags(called(extra_cuda_cflags=flags), cuda=True)
+
+
+@pytest.mark.parametrize("flag", ["-march=native", "-O3 -mtune=native"])
+def test_code_for_this_cpu_is_for_no_other(flag: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = write(tmp_path) / "csrc/light.cpp"
+    read_text = Path.read_text
+
+    def content(flags: str) -> Any:
+        call = called(extra_cflags=flags)
+        return Described(call, read_sources(call, source)).wanted.content
+
+    def of_another(path: Path, **options: Any) -> str:
+        return read_text(path, **options).replace("sse2", "sse9").replace("asimd", "asimd9")
+
+    here, any_cpu = content(flag), content("-O3")
+    monkeypatch.setattr(Path, "read_text", of_another)
+    assert content("-O3") == any_cpu
+    assert content(flag) != here
+    assert content(flag)["extensions"][0]["define"][0].startswith("KERNELWHEEL_CPU=0x")
+
+
+@pytest.mark.parametrize("function", [kernelwheel.load, kernelwheel.prepare])
+def test_a_folder_of_headers_that_does_not_exist_is_a_warning_about_the_line_that_calls(
+    function: Callable[..., Any], tmp_path: Path
+) -> None:
+    source = write(tmp_path) / "csrc/light.cpp"
+    with pytest.warns(UserWarning, match="no folder /nowhere") as warned, pytest.raises(SettingsError):
+        function("light", source, extra_cflags='-DX="', extra_include_paths="/nowhere")
+    assert [each.filename for each in warned] == [__file__]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"extra_cflags": ["-I/nowhere"]}, "no folder '/nowhere'"),
+        ({"extra_ldflags": ["-L/nowhere"]}, "no folder '/nowhere'"),
+        ({"extra_ldflags": ["/nowhere/liba.so"]}, "no file /nowhere/liba.so"),
+        ({"extra_cflags": ['-DA="']}, "No closing quotation"),
+        ({"with_sycl": True}, "SYCL"),
+        ({"is_standalone": True, "is_python_module": False}, "build it with CMake"),
+        ({"abi": "unstable"}, "torch or stable"),
+    ],
+)
+def test_bad_arguments_are_one_error_before_anything_is_made(
+    cache: Path, tmp_path: Path, options: dict[str, Any], says: str
+) -> None:
+    source = write(tmp_path) / "csrc/light.cpp"
+
+    assert says in refusal_of("light", source, **options)
+    assert not cache.exists()
+
+
+def test_remedies_name_commands_that_there_are() -> None:
+    for arguments in ("cache prune", "cache verify", "cache list"):
+        words = shlex.split(command("kernelwheel.light", arguments))
+        assert words[:3] == ["python", "-m", "kernelwheel"]
+        assert command_line().parse_args(words[3:]).package == "kernelwheel.light"
+
+
+def test_bad_names_and_sources_are_one_error_before_anything_is_made(cache: Path, tmp_path: Path) -> None:
+    source = write(tmp_path) / "csrc/light.cpp"
+
+    for name in ("", "two words", "a-b", "a.b", "../x", "é", "n" * 80):
+        assert "an identifier" in refusal_of(name, source)
+    assert f"no file {tmp_path}/missing.cpp" in refusal_of("light", tmp_path / "missing.cpp")
+    assert "an empty list" in refusal_of("light")
+    assert "files called .cpp" in refusal_of("light", source.parents[1] / "include/answer.h")
+    with pytest.raises(SettingsError, match="names of C\\+\\+ functions"):
+        kernelwheel.load_inline("light", "", functions=["not a name"])
+    with pytest.raises(ValueError, match="not 5"):
+        kernelwheel.load_inline("light", "", functions=5)  # type: ignore[arg-type]
+    with pytest.raises(SettingsError, match="with_cuda"):
+        kernelwheel.load_inline("light", "", "__global__ void f() {}", with_cuda=False)
+    assert not cache.exists()
