@@ -5,14 +5,11 @@ Each is a folder with the files that a finder reads and, for programs, a shell s
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from kernelwheel.compiler import worker
 from kernelwheel.compiler.create_plan import create_plan
 from kernelwheel.compiler.cross.target_platform import cross_platform
 from kernelwheel.compiler.parent_watch import Caller
@@ -310,11 +307,3 @@ class Present(Caller):
 
 
 PRESENT = Present(os.getpid(), os.environ, streams=())
-
-
-def run_here(
-    message: Mapping[str, Any], say: Callable[[str], None], environ: Mapping[str, str], inherited: Sequence[int] = ()
-) -> Any:
-    """`compiler_process.send` without a process of its own: for a test that has patched the compiler's modules."""
-    told = json.loads(json.dumps(message))
-    return json.loads(json.dumps(worker.answer_to(told, Caller(os.getppid(), os.environ))))
