@@ -12,37 +12,27 @@ import sys
 from collections.abc import Callable
 from itertools import permutations
 from pathlib import Path
-from zipfile import ZipFile
 
 import pytest
 from builds import needs_cuda_torch
 from folders import REPOSITORY
 from kernelwheel.compiler.toolchain.clang_toolkit import PARTS
 from kernelwheel.project.package import read_toml
+from offline import make_wheel
 from packaging.requirements import Requirement
 from processes import RunPython
 
 BACKEND = REPOSITORY / "backend"
 
 
-def make_wheel(folder: Path, name: str, version: str, *requires: str) -> None:
-    info = f"{name.replace('-', '_')}-{version}.dist-info"
-    lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}", "Provides-Extra: nvcc"]
-    with ZipFile(folder / f"{name.replace('-', '_')}-{version}-py3-none-any.whl", "w") as archive:
-        archive.writestr(f"{info}/METADATA", "\n".join([*lines, *(f"Requires-Dist: {each}" for each in requires), ""]))
-        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        archive.writestr(f"{info}/RECORD", "")
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("project", ["pyproject.toml", "tests/packages/tiny/pyproject.toml"])
-def test_the_order_of_the_requirements_does_not_matter(project: str, tmp_path: Path) -> None:
+def test_the_order_of_the_requirements_does_not_matter(tmp_path: Path) -> None:
     """An older torch has no toolkit that it is pinned to, so a resolver that begins with the toolkit ends there."""
     make_wheel(tmp_path, "torch", "2.10.0")
-    make_wheel(tmp_path, "torch", "2.15.0", "cuda-toolkit==13.2.2")
-    make_wheel(tmp_path, "cuda-toolkit", "13.2.2")
-    make_wheel(tmp_path, "cuda-toolkit", "13.5.0")
-    declared = map(Requirement, read_toml(REPOSITORY / project)["build-system"]["requires"])
+    make_wheel(tmp_path, "torch", "2.15.0", metadata="Requires-Dist: cuda-toolkit==13.2.2\n")
+    for version in ("13.2.2", "13.5.0"):
+        make_wheel(tmp_path, "cuda-toolkit", version, metadata="Provides-Extra: nvcc\n")
+    declared = map(Requirement, read_toml(REPOSITORY / "pyproject.toml")["build-system"]["requires"])
     needed = [str(each) for each in declared if each.name in ("torch", "cuda-toolkit")]
     assert len(needed) == 2
 

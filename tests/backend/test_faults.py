@@ -59,8 +59,8 @@ class Fault:
 @pytest.mark.parametrize(
     ("part", "call", "code"),
     [
-        *((part, call, errno.EIO) for part in ("/manifest.json", "/libtiny_cpu.so") for call in ("open", "read")),
-        ("cache/tiny/1.2.3", "open", errno.ESTALE), ("/libtiny_cpu.so", "open", errno.EMFILE),
+        ("/manifest.json", "open", errno.EIO), ("/libtiny_cpu.so", "read", errno.EIO),
+        ("cache/tiny/1.2.3", "open", errno.ESTALE),
     ],
 )  # fmt: skip
 def test_a_disk_that_does_not_answer_is_said_and_nothing_is_put_away(
@@ -81,8 +81,7 @@ def test_a_disk_that_does_not_answer_is_said_and_nothing_is_put_away(
 @pytest.mark.parametrize(
     ("part", "code"),
     [
-        ("/.work/", errno.ENOSPC), ("/.work/", errno.EDQUOT), ("/.build/kernelwheel-", errno.EIO),
-        ("/build.log", errno.ENOSPC), ("/whole.json", errno.EIO),
+        ("/.work/", errno.EDQUOT), ("/.build/kernelwheel-", errno.EIO), ("/whole.json", errno.EIO),
     ],
 )  # fmt: skip
 def test_a_disk_that_takes_nothing_more_is_said_and_leaves_nothing_half(

@@ -116,20 +116,10 @@ OUT, SITE, CHECKOUT, GIT = "{out}", "{out}/site", "{checkout}", "{git}"
 WAYS: dict[str, tuple[str, ...]] = {
     "pip wheel, isolated": (*PIP, "wheel", "--no-deps", "-w", OUT, CHECKOUT),
     "pip install": (*PIP, "install", *NOT_ISOLATED, "--target", SITE, CHECKOUT),
-    "pip wheel, from git": (*PIP, "wheel", *NOT_ISOLATED, "-w", OUT, GIT),
-    "build, a wheel": (*BUILD, "--wheel", "--no-isolation", UNCHECKED, "--outdir", OUT, CHECKOUT),
     "build, sdist and wheel, isolated": (*BUILD, "--outdir", OUT, CHECKOUT),
-    "uv pip install": ("uv", "pip", "install", *NOT_ISOLATED, "--target", SITE, CHECKOUT),
     "uv pip install, from git, isolated": ("uv", "pip", "install", "--no-deps", "--target", SITE, GIT),
     "uv build, sdist and wheel, isolated": ("uv", "build", "--out-dir", OUT, CHECKOUT),
 }
-
-
-def build_by(way: Way, front_end: str) -> None:
-    words = WAYS[front_end]
-    places = {"out": way.out, "checkout": way.checkout, "git": way.git_url if GIT in words else ""}
-    command = [word.format(**places) for word in words]
-    way.run(*(uv(*command[1:]) if command[0] == "uv" else command))
 
 
 def native_of(out: Path) -> Path:
@@ -155,7 +145,10 @@ def test_every_front_end_makes_the_same_and_leaves_the_checkout_as_it_was(
 ) -> None:
     before = contents(way.checkout)
 
-    build_by(way, front_end)
+    words = WAYS[front_end]
+    places = {"out": way.out, "checkout": way.checkout, "git": way.git_url if GIT in words else ""}
+    command = [word.format(**places) for word in words]
+    way.run(*(uv(*command[1:]) if command[0] == "uv" else command))
 
     assert contents(way.checkout) == before
     assert made(native_of(way.out)) == made(reference.native)
@@ -167,7 +160,7 @@ def test_a_temporary_folder_with_an_unusual_name_is_no_hindrance(way: Way, tmp_p
     temporary.mkdir()
     way.env.update(TMPDIR=str(temporary), XDG_CACHE_HOME=str(tmp_path / "empty"))
 
-    build_by(way, "build, a wheel")
+    way.run(*BUILD, "--wheel", "--no-isolation", UNCHECKED, "--outdir", way.out, way.checkout)
 
     manifest, libraries = made(native_of(way.out))
     assert sorted(libraries) == ["libtiny_cpu.so", *(["libtiny_cuda.so"] if TORCH.cuda else [])]
@@ -281,33 +274,6 @@ def test_a_user_who_is_not_root_builds_in_a_read_only_checkout(way: Way, referen
 
 
 # What a front end may count on before anything is built
-
-
-WATCHED = """
-import os, sys
-done = []
-def watch(event, arguments):
-    if event in ("subprocess.Popen", "os.system", "os.posix_spawn", "os.exec", "os.fork", "ctypes.dlopen"):
-        done.append((event, arguments))
-    if event == "open" and isinstance(arguments[0], str) and os.sep + "torch" + os.sep in arguments[0]:
-        done.append((event, arguments))
-sys.path.insert(0, "backend")
-from kernelwheel import hooks
-sys.addaudithook(watch)
-print(getattr(hooks, sys.argv[1])(sys.argv[2]))
-assert done == [], done
-assert "torch" not in sys.modules
-"""
-
-
-@pytest.mark.once
-@pytest.mark.parametrize("hook", ["prepare_metadata_for_build_wheel", "prepare_metadata_for_build_editable"])
-def test_metadata_starts_no_program_and_opens_no_file_of_torch_s(
-    checkout: Checkout, tmp_path: Path, run_python: RunPython, hook: str
-) -> None:
-    done = run_python(WATCHED, hook, tmp_path, cwd=checkout())
-
-    assert (tmp_path / done.stdout.split()[-1] / "METADATA").is_file()
 
 
 @pytest.mark.once

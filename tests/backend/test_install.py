@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
-import threading
 from collections.abc import Callable
-from functools import partial
-from hashlib import sha256
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
-from builds import TORCH, Wheel, needs_cpu_torch, needs_cuda_torch, uv
+from builds import TORCH, Wheel, needs_cpu_torch, needs_cuda_torch
 from processes import RunPython, run
-from samples import rewrite_manifest
+from samples import flip, rewrite_manifest
 
 Install = Callable[[Wheel], Path]
 TWICE = "torch.ops.tiny.twice(torch.arange(4.0)).tolist() == [0.0, 2.0, 4.0, 6.0]"
@@ -28,45 +23,13 @@ def install(tmp_path: Path) -> Install:
 
     def into(built: Wheel) -> Path:
         folder = tmp_path / "site"
-        command: list[str | Path] = [
-            sys.executable,
-            "-m",
-            "pip",
-            "install",
-            "--no-deps",
-            "--no-index",
-            "--target",
-            folder,
-            built.file,
-        ]
-        run(command, cwd=tmp_path)
+        run(
+            [sys.executable, "-m", "pip", "install", "--no-deps", "--no-index", "--target", folder, built.file],
+            cwd=tmp_path,
+        )
         return folder
 
     return into
-
-
-@pytest.mark.once
-@pytest.mark.parametrize("program", ["pip", "uv"])
-def test_pip_and_uv_install_from_a_folder_that_is_served(
-    cpu_wheel: Wheel, program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(SimpleHTTPRequestHandler, "log_message", lambda *_: None)
-    digest = sha256(cpu_wheel.file.read_bytes()).hexdigest()
-    (tmp_path / "requirements.txt").write_text(f"tiny==1.2.3 --hash=sha256:{digest}\n")
-    words = [sys.executable, "-m", "pip", "install"] if program == "pip" else uv("pip", "install")
-    handler = partial(SimpleHTTPRequestHandler, directory=str(cpu_wheel.file.parent))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        address = f"http://127.0.0.1:{server.server_address[1]}"
-        try:
-            where = ("--no-index", "--find-links", address, "--target", tmp_path / "site")
-            run([*words, "--no-deps", "--no-cache-dir", *where, "-r", tmp_path / "requirements.txt"], cwd=tmp_path)
-        finally:
-            server.shutdown()
-            thread.join()
-
-    assert (tmp_path / "site" / "tiny" / "_native" / "manifest.json").is_file()
 
 
 # Import
@@ -76,15 +39,8 @@ def test_pip_and_uv_install_from_a_folder_that_is_served(
 def test_importing_says_nothing_and_loads_the_cpu_kernels(
     wheel: Wheel, install: Install, run_python: RunPython
 ) -> None:
-    done = run_python(f"import tiny, torch; assert {TWICE}", path=[install(wheel)])
-
-    assert (done.stdout, done.stderr) == ("", "")
-
-
-def test_importing_neither_initialises_cuda_nor_loads_its_kernels_nor_starts_a_program(
-    wheel: Wheel, install: Install, run_python: RunPython
-) -> None:
-    script = """
+    """It neither initialises CUDA nor loads kernels for it nor starts a program."""
+    script = f"""
 import sys
 import torch
 started = []
@@ -93,27 +49,17 @@ import tiny
 assert not torch.cuda.is_initialized()
 assert started == [], started
 assert "libtiny_cuda" not in open("/proc/self/maps").read()
-"""
-    run_python(script, path=[install(wheel)])
-
-
-def test_the_kernels_work_in_a_child_of_fork(wheel: Wheel, install: Install, run_with_torch: RunPython) -> None:
-    script = f"""
-import os, torch, tiny
 assert {TWICE}
-child = os.fork()
-if child == 0:
-    tiny.KERNELS.require("cpu")
-    os._exit(0 if {TWICE} else 1)
-assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 """
-    run_with_torch(script, path=[install(wheel)])
+    done = run_python(script, path=[install(wheel)])
+
+    assert (done.stdout, done.stderr) == ("", "")
 
 
-def test_a_fork_while_another_thread_loads_does_not_hang_the_child(
+def test_the_kernels_work_in_a_child_of_fork_also_of_one_while_another_thread_loads(
     wheel: Wheel, install: Install, run_with_torch: RunPython
 ) -> None:
-    script = """
+    script = f"""
 import os, threading, torch, tiny
 held, done = threading.Event(), threading.Event()
 def hold():
@@ -129,7 +75,7 @@ if child == 0:
     signal.alarm(20)
     tiny.KERNELS._loaded.clear()
     tiny.KERNELS.require("cpu")
-    os._exit(0)
+    os._exit(0 if {TWICE} else 1)
 done.set()
 thread.join()
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
@@ -150,12 +96,13 @@ def test_the_installed_files_may_be_read_only(wheel: Wheel, install: Install, ru
 REFUSED = """
 import tiny
 from tiny._kernelwheel.errors import IncompatibleArtifactError
-try:
-    tiny.KERNELS.require("cpu")
-except IncompatibleArtifactError as error:
-    print(error)
-else:
-    raise SystemExit("required without an error")
+for _ in range(2):  # at each call
+    try:
+        tiny.KERNELS.require("cpu")
+    except IncompatibleArtifactError as error:
+        print(error)
+    else:
+        raise SystemExit("required without an error")
 assert "libtiny" not in open("/proc/self/maps").read()
 """
 
@@ -172,12 +119,6 @@ def refusal(run_with_torch: RunPython) -> Callable[..., str]:
     return ask
 
 
-def flip(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
-
-
 def edit(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], object]:
     return lambda native: rewrite_manifest(native, change)
 
@@ -188,13 +129,9 @@ def for_another_platform(values: dict[str, Any]) -> None:
 
 CHANGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "a flipped byte": (lambda native: flip(native / "libtiny_cpu.so"), "damaged"),
-    "a library that is missing": (lambda native: (native / "libtiny_cpu.so").unlink(), "libtiny_cpu.so"),
-    "a manifest that is cut off": (lambda native: os.truncate(native / "manifest.json", 100), "damaged"),
     "no kernels": (shutil.rmtree, "install"),
     "another version": (edit(lambda values: values["plan"]["content"].update(version="1.2.2")), "1.2.2"),
-    "another schema": (edit(lambda values: values.update(schema=1)), "schema 1"),
     "another platform": (edit(for_another_platform), "plan9-mips"),
-    "another libc": (edit(lambda values: values["requires"].update(libc="glibc 9.9")), "glibc 9.9"),
 }
 
 
@@ -207,23 +144,6 @@ def test_kernels_that_are_not_the_wheel_s_or_not_for_this_machine_are_refused(
     change(site / "tiny/_native")
 
     assert says in refusal(site, TINY_JIT="never")
-
-
-@pytest.mark.once
-def test_the_error_keeps_being_said_at_every_call(wheel: Wheel, install: Install, run_with_torch: RunPython) -> None:
-    site = install(wheel)
-    (site / "tiny/_native/libtiny_cpu.so").write_bytes(b"")
-    script = """
-import tiny
-from tiny._kernelwheel.errors import IncompatibleArtifactError
-for _ in range(3):
-    try:
-        tiny.KERNELS.require("cpu")
-    except IncompatibleArtifactError:
-        continue
-    raise SystemExit("no error")
-"""
-    run_with_torch(script, path=[site])
 
 
 # CUDA kernels
@@ -249,19 +169,6 @@ def test_cuda_kernels_beside_a_cpu_torch_are_refused(wheel: Wheel, install: Inst
     said = run_with_torch(REQUIRE_CUDA, path=[install(wheel)]).stdout
 
     assert TORCH.version in said
-
-
-@needs_cuda_torch
-def test_a_wheel_without_cuda_kernels_beside_a_torch_with_cuda_says_why_it_has_none(
-    cpu_wheel: Wheel, install: Install, run_with_torch: RunPython
-) -> None:
-    site = install(cpu_wheel)
-
-    run_with_torch(f"import tiny, torch; assert {TWICE}", path=[site])
-    said = run_with_torch(REQUIRE_CUDA, path=[site]).stdout
-
-    assert "TINY_CUDA" in said
-    assert "build" in said
 
 
 @needs_cuda_torch
@@ -298,18 +205,3 @@ assert torch.ops.tiny.twice(torch.arange(4.0, device="cuda")).tolist() == [0.0, 
         pytest.skip("this machine has no GPU")
 
     assert done.returncode == 0, done.stderr
-
-
-@needs_cuda_torch
-def test_a_cuda_library_with_a_flipped_byte_is_not_loaded(
-    wheel: Wheel, install: Install, run_with_torch: RunPython
-) -> None:
-    site = install(wheel)
-    flip(site / "tiny/_native/libtiny_cuda.so")
-
-    run_with_torch(f"import tiny, torch; assert {TWICE}", path=[site])
-    done = run_with_torch(GPU + REQUIRE_CUDA, path=[site], check=False)
-    if done.returncode == 77:
-        pytest.skip("this machine has no GPU")
-
-    assert "libtiny_cuda.so" in done.stdout

@@ -74,12 +74,6 @@ def relabel(store: Store, entry: Path, *, cxx_version: str | None = None, days: 
             values["plan"]["tools"]["cxx"]["version"] = cxx_version
 
     made = publish(store, entry, change).folder
-    age(made, days)
+    then = (made / manifests.FILE).stat().st_mtime - days * 86400
+    os.utime(made / manifests.FILE, (then, then))
     return made
-
-
-def age(entry: Path, days: float) -> None:
-    """Make an entry look as if it had been made so many days ago."""
-    file = entry / manifests.FILE
-    then = file.stat().st_mtime - days * 86400
-    os.utime(file, (then, then))

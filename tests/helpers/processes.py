@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 Done = subprocess.CompletedProcess[str]
 RunPython = Callable[..., Done]
@@ -57,6 +61,25 @@ def run(
     if check:
         assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done
+
+
+def processes_of(folder: Path) -> list[tuple[int, str]]:
+    """The live processes whose temporary folder is below a folder, by number: compilers, and what starts them."""
+    mark = f"\0TMPDIR={folder}/".encode()
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if mark in b"\0" + (process / "environ").read_bytes():
+                found.append((int(process.name), (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()))
+    return found
+
+
+def after_mounting(mounts: str) -> tuple[str, ...]:
+    """The beginning of a command that alone sees the effect of `mounts`, a shell command."""
+    command = ("unshare", "--mount", "sh", "-ec", f'{mounts}; exec "$@"', "sh")
+    if not shutil.which("unshare") or subprocess.run([*command, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this user may not mount")
+    return command
 
 
 def run_fresh(words: Sequence[str | Path], **options: Any) -> Done:

@@ -144,3 +144,10 @@ def bind_modules(values: Values, **binding: str) -> None:
     bound = values["plan"]["target"]["binding"]
     bound.update(binding)
     values["requires"].update(python=bound["python"], torch=".".join(bound["torch"].split(".")[:2]) + ".*")
+
+
+def flip(path: Path, at: int | None = None) -> None:
+    """Change one bit of a file, in the middle or where it is said."""
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2 if at is None else at] ^= 1
+    path.write_bytes(data)

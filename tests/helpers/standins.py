@@ -5,14 +5,11 @@ Each is a folder with the files that a finder reads and, for programs, a shell s
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from kernelwheel.compiler import worker
 from kernelwheel.compiler.create_plan import create_plan
 from kernelwheel.compiler.cross.target_platform import cross_platform
 from kernelwheel.compiler.parent_watch import Caller
@@ -23,9 +20,9 @@ from kernelwheel.compiler.toolchain.launchers import Launchers
 from kernelwheel.compiler.toolchain.toolchain import Toolchain
 from kernelwheel.compiler.toolchain.torch_files import read_torch
 from kernelwheel.project import build_settings as settings
+from kernelwheel.project.build_settings import BuildSettings
 from kernelwheel.project.package import Abi, PackageFacts
 from kernelwheel.project.source_files import source_digests
-from kernelwheel.runtime.settings import Settings
 from kernelwheel.runtime.sources import Sources
 
 # What `nvcc --list-gpu-code` of each release prints.
@@ -223,7 +220,7 @@ esac""",
     )
 
 
-def settings_with(environ: Mapping[str, str] | None = None, **options: str) -> Settings:
+def settings_with(environ: Mapping[str, str] | None = None, **options: str) -> BuildSettings:
     """Effective settings of the package tiny; options by name with `_` for `-`, as from `-C`."""
     return settings.resolve("tiny", {}, environ or {}, options)
 
@@ -254,7 +251,7 @@ class Machine:
     def sources(self) -> Path:
         return self.folder / "checkout" / "native"
 
-    def toolchain(self, chosen: Settings) -> Toolchain:
+    def toolchain(self, chosen: BuildSettings) -> Toolchain:
         torch = read_torch(self.torch)
         environ = {"PATH": str(self.folder / "bin")}
         cuda = decide_cuda(chosen, torch, environ)
@@ -271,7 +268,7 @@ class Machine:
         return plan_of(facts, version, root, chosen, self.toolchain(chosen))
 
 
-def plan_of(facts: PackageFacts, version: str, root: Path, chosen: Settings, tools: Toolchain) -> Plan:
+def plan_of(facts: PackageFacts, version: str, root: Path, chosen: BuildSettings, tools: Toolchain) -> Plan:
     """The Plan for a package with sources in `root`, with these settings."""
     content = facts.content(version, source_digests(root, facts.files), chosen.content(cuda=True))
     return create_plan(content, root, replace(tools, settings=chosen))
@@ -310,11 +307,3 @@ class Present(Caller):
 
 
 PRESENT = Present(os.getpid(), os.environ, streams=())
-
-
-def run_here(
-    message: Mapping[str, Any], say: Callable[[str], None], environ: Mapping[str, str], inherited: Sequence[int] = ()
-) -> Any:
-    """`compiler_process.send` without a process of its own: for a test that has patched the compiler's modules."""
-    told = json.loads(json.dumps(message))
-    return json.loads(json.dumps(worker.answer_to(told, Caller(os.getppid(), os.environ))))

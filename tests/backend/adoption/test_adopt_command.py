@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from folders import BACKEND
 from kernelwheel.adoption.adopt import adopted_tables
 from kernelwheel.adoption.extension_tables import AdoptionNotes, Table, merge, translate
 from kernelwheel.adoption.pyproject_text import WIDTH, add_tables, toml_text
@@ -20,36 +19,6 @@ from setup_projects import BUILD_SYSTEM, IMPORTS, MODULE, adopt, lay_out
 pytestmark = pytest.mark.once
 slow = pytest.mark.slow
 
-# Each a project's files; where a source is named alone, it is empty.
-RASTERIZER = {
-    "setup.py": IMPORTS
-    + """
-here = os.path.dirname(os.path.abspath(__file__))
-setup(
-    name="diff-gaussian-rasterization",
-    version="0.1",
-    packages=["diff_gaussian_rasterization"],
-    ext_modules=[
-        CUDAExtension(
-            name="diff_gaussian_rasterization._C",
-            sources=["cuda_rasterizer/forward.cu", os.path.join(here, "rasterize_points.cu"), "ext.cpp"],
-            include_dirs=[os.path.join(here, "cuda_rasterizer")],
-            define_macros=[("CHANNELS", "3"), ("FAST", None)],
-            libraries=["cublas"],
-            extra_compile_args={
-                "nvcc": ["-I" + os.path.join(here, "third_party/glm/"), "-gencode", "arch=compute_80,code=sm_80",
-                         "-gencode=arch=compute_90,code=[sm_90,compute_90]", "--use_fast_math",
-                         f"-I{torch.utils.cpp_extension.CUDA_HOME}/include/cub"],
-                "cxx": ["-O2", "-std=c++17"],
-            },
-        )
-    ],
-    cmdclass={"build_ext": BuildExtension.with_options(use_ninja=False)},
-)
-""",
-    "ext.cpp": MODULE, "rasterize_points.cu": "", "cuda_rasterizer/forward.cu": "",
-    "third_party/glm/glm.hpp": "", "diff_gaussian_rasterization/__init__.py": "",
-}  # fmt: skip
 SSIM = {
     "setup.py": IMPORTS
     + """
@@ -130,37 +99,6 @@ def printed(folder: Path, files: dict[str, str], **env: str) -> tuple[dict[str, 
 
 
 @slow
-def test_folders_flags_and_architectures_are_sorted(tmp_path: Path) -> None:
-    tables, notes, status = printed(tmp_path, RASTERIZER)
-
-    assert tables == {
-        "build-system": BUILD_SYSTEM,
-        "tool": {
-            "kernelwheel": {
-                "archs": "8.0;9.0+PTX",
-                "extension": [
-                    {
-                        "name": "diff_gaussian_rasterization._C",
-                        "kind": "module",
-                        "sources": ["cuda_rasterizer/forward.cu", "rasterize_points.cu", "ext.cpp"],
-                        "include-dirs": ["cuda_rasterizer", "third_party/glm"],
-                        "define": ["CHANNELS=3", "FAST"],
-                        "cxx-flags": ["-O2"],
-                        "cuda-flags": ["--use_fast_math"],
-                        "libraries": ["cublas"],
-                        "cuda": "required",
-                    }
-                ],
-            },
-        },
-    }
-    assert notes == [
-        "note: flags that choose architectures became archs = '8.0;9.0+PTX'; TORCH_CUDA_ARCH_LIST wins",
-    ]
-    assert status == 0
-
-
-@slow
 def test_a_question_about_the_machine_is_answered_alike_everywhere(tmp_path: Path) -> None:
     """On a machine with another toolkit, too."""
     tables, notes, status = printed(tmp_path, SSIM, CUDA_HOME="/nope")
@@ -180,7 +118,7 @@ def test_a_question_about_the_machine_is_answered_alike_everywhere(tmp_path: Pat
     }
     assert notes == [
         "note: flags that choose the GPU's own architecture are left out: kernelwheel compiles for "
-        "TORCH_CUDA_ARCH_LIST or a default list",
+        "TORCH_CUDA_ARCH_LIST or a default list"
     ]
     assert status == 0
 
@@ -244,15 +182,11 @@ def test_what_cannot_be_translated_is_said_with_its_reason(tmp_path: Path) -> No
     ("script", "found"),
     [
         ("import sys\nprint('needs nvcc 99')\nsys.exit(3)", ["it called sys.exit(3)", "needs nvcc 99"]),
-        ("raise ValueError('no such thing')", ["it raised ValueError", "ValueError: no such thing"]),
         ("x = 1", ["it never called setup()"]),
         ("import os\nos._exit(7)", ["its process ended with status 7"]),
-        (
-            "from setuptools import setup\nsetup(name='x', version='1')",
-            ["no ext_modules", "switches the ext"],
-        ),
+        ("from setuptools import setup\nsetup(name='x', version='1')", ["no ext_modules", "switches the ext"]),
     ],
-    ids=["exit", "raise", "no setup", "no word", "no extension"],
+    ids=["exit", "no setup", "no word", "no extension"],
 )
 def test_a_setup_script_that_cannot_be_read_is_quoted(tmp_path: Path, script: str, found: list[str]) -> None:
     done = adopt(lay_out(tmp_path / "project", {"setup.py": script}))
@@ -273,14 +207,6 @@ def test_it_needs_a_setup_script_and_says_that_it_runs_it(tmp_path: Path) -> Non
     assert f"no folder {tmp_path / 'nowhere'}\n" in nowhere.stderr
     assert (nothing.returncode, nowhere.returncode) == (2, 2)
     assert "This RUNS setup.py" in adopt(tmp_path, "--help").stdout
-
-
-@pytest.mark.parametrize("page", ["README.md", "backend/README.md", "docs/packaging.md"])
-def test_each_page_that_introduces_the_command_says_that_it_runs_the_setup_script(page: str) -> None:
-    _, command, after = (BACKEND.parent / page).read_text(encoding="utf-8").partition("python -m kernelwheel adopt")
-
-    assert command
-    assert "runs an existing setup.py" in after[:100] or "runs the setup.py" in after[:100]
 
 
 PLACES = Places(Path("/p"), ("/env/torch", "/scratch/cuda"), ("/usr/include",))
@@ -315,20 +241,14 @@ def test_flags_are_sorted(flags: list[str], kept: list[str], field: str, values:
 @pytest.mark.parametrize(
     ("flags", "archs"),
     [
-        ([], ""),
-        (["-gencode arch=compute_90a,code=sm_90a", "-gencode=arch=compute_75,code=sm_75"], "7.5;9.0a"),
+        ([], ""), (["-gencode arch=compute_90a,code=sm_90a", "-gencode=arch=compute_75,code=sm_75"], "7.5;9.0a"),
         (["-gencode", "x"], None),
-        (["--generate-code=arch=compute_80,code=[sm_80,compute_80]"], "8.0+PTX"),
         (["-gencode=arch=compute_80,code=compute_80", "-gencode=arch=compute_80,code=sm_80"], "8.0+PTX"),
         (['-gencode=arch=compute_120,code=\\"sm_120,compute_120\\"'], "12.0+PTX"),
-        (["-arch=sm_86"], "8.6+PTX"),
-        (["--gpu-architecture sm_86"], "8.6+PTX"),
-        (["-gencode=arch=compute_70,code=sm_75"], None),
-        (["-gencode=arch=compute_80,code=lto_80"], None),
-        (["-arch=native"], None),
-        (["-code=sm_80"], None),
+        (["--gpu-architecture sm_86"], "8.6+PTX"), (["-gencode=arch=compute_70,code=sm_75"], None),
+        (["-gencode=arch=compute_80,code=lto_80"], None), (["-arch=native"], None),
     ],
-)
+)  # fmt: skip
 def test_architectures_are_read_from_the_flags_or_refused(flags: list[str], archs: str | None) -> None:
     if archs is not None:
         assert str(from_flags(flags)) == archs
@@ -351,9 +271,7 @@ def translated(project: Path, **fields: Any) -> tuple[Table, AdoptionNotes]:
         ({"extra_compile_args": {"nvcc_dlink": ["-dlink"]}}, "nvcc_dlink"),
         ({"extra_objects": ["a.o"]}, "extra_objects"),
         ({"include_dirs": ["../glm", "../glm"]}, "../glm is outside"),
-        ({"undef_macros": ["NDEBUG"]}, "undef_macros"),
         ({"include_dirs": [None, "."]}, "include_dirs has None in place of what setup.py did not find"),
-        ({"extra_compile_args": [None, "-O2"]}, "extra_compile_args has None"),
     ],
 )
 def test_what_has_no_key_is_told(tmp_path: Path, fields: dict[str, Any], word: str) -> None:
@@ -396,11 +314,9 @@ def test_folders_that_a_build_searches_anyway_are_dropped(tmp_path: Path) -> Non
     ("text", "kind"),
     [
         (MODULE, "module"),
-        ("TORCH_LIBRARY(x, m) {}\nPyMODINIT_FUNC PyInit__C(void);", "module"),
         ("TORCH_LIBRARY_FRAGMENT(x, m) {}\n// PYBIND11_MODULE(x, m)", "torch-library"),
         ("TORCH_LIBRARY(x, m) {}\n#ifdef _WIN32\n#ifdef A\nint PyInit__C(void);\n#endif\n#endif", "torch-library"),
         ("TORCH_LIBRARY(x, m) {}\n#if defined(_WIN32)\n#else\nint PyInit__C(void);\n#endif", "module"),
-        ("TORCH_LIBRARY(x, m) {}\n#ifndef _WIN32\nint PyInit__C(void);\n#endif", "module"),
         ("TORCH_LIBRARY(x, m) {}\n#if defined(_WIN32) || A\nint PyInit__C(void);\n#endif", "module"),
         ('static auto registry = torch::RegisterOperators().op("x::a", &a);', "torch-library"),
         ("STABLE_TORCH_LIBRARY_IMPL(x, CUDA, m) {}", "operators"),
@@ -457,14 +373,10 @@ def test_what_only_one_of_two_builds_has_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("extensions", "packages", "home"),
     [
-        (["p._C", "p.sub._D"], ["other"], None),
-        (["p._C", "q._C"], ["q"], "p"),
-        (["_top"], ["a", "the_name"], "the_name"),
-        (["_top"], ["a", "a.sub", "a/b"], "a"),
-        (["_top"], ["a", "b"], "_top"),
-        (["_top", "_other"], [], "_top"),
+        (["p._C", "p.sub._D"], ["other"], None), (["p._C", "q._C"], ["q"], "p"),
+        (["_top"], ["a", "the_name"], "the_name"), (["_top"], ["a", "b"], "_top"), (["_top", "_other"], [], "_top"),
     ],
-)
+)  # fmt: skip
 def test_of_several_packages_none_is_taken_for_the_home_by_chance(
     tmp_path: Path, extensions: list[str], packages: list[str], home: str | None
 ) -> None:
@@ -485,16 +397,12 @@ KERNELS = {"archs": "9.0", "extension": [{"name": "p._C", "sources": ["a.cu"]}]}
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        ("", "{build}\n{rest}"),
         ('[project]\nname = "x"', '{build}\n[project]\nname = "x"\n\n{rest}'),
         ("[project]\r\nname = 'x'\r\n", "{build}\r\n[project]\r\nname = 'x'\r\n\r\n{rest}"),
-        ("[build-system]\nrequires = [\n  'a',\n  'b',\n]\n", "{build}\n{rest}"),
         ("# a\n\n[build-system] # old\nrequires = []\n# b\n[x]\ny = 1\n", "# a\n\n{build}# b\n[x]\ny = 1\n\n{rest}"),
         ("[build-system]\nz = 1\n\n\n# a\n\n# b\n[[x]]", "{build}\n\n# a\n\n# b\n[[x]]\n\n{rest}"),
-        ("[x]\ny = 1\n[build-system]\nrequires = []", "[x]\ny = 1\n{build}\n{rest}"),
         ("[build-system]\r\nrequires = []\r\n\r\n[x]\r\n", "{build}\r\n[x]\r\n\r\n{rest}"),
         ("[build-system]", "{build}\n{rest}"),
-        ("[tool.ruff]\nline-length = 99 # wide\n", "{build}\n[tool.ruff]\nline-length = 99 # wide\n\n{rest}"),
     ],
 )
 def test_tables_are_added_to_the_text(tmp_path: Path, before: str, after: str) -> None:
@@ -516,10 +424,8 @@ def test_tables_are_added_to_the_text(tmp_path: Path, before: str, after: str) -
     [
         ("[tool.kernelwheel]\n", "there is one"),
         ("[tool]\nkernelwheel.archs = '9.0'\n", "there is one"),
-        ("build-system = { requires = [] }\n", "another way of writing"),
         ("build-system.requires = []\nbuild-system.y = 1\n[x]\n", "another way of writing"),
         ("[build-system]\nrequires = []\n[x]\n[build-system.y]\n", "another way of writing"),
-        ("tool = { x = 1 }\n", "another way of writing"),
         ('x = """\n[build-system]\n"""\n', "another way of writing"),
         ("x = [\n", "a valid TOML file"),
     ],

@@ -16,7 +16,7 @@ from kernelwheel.runtime.errors import REINSTALL
 from kernelwheel.runtime.store import Store
 from patched_compiler import patched_compiler
 from processes import RunPython
-from samples import rewrite_manifest
+from samples import flip, rewrite_manifest
 
 pytestmark = pytest.mark.once
 
@@ -66,11 +66,6 @@ class Machine:
     def store(self) -> Store:
         return Store(self.folder / "cache", "tiny", "1.2.3")
 
-    def edit(self, path: Path, offset: int = 100) -> None:
-        data = bytearray(path.read_bytes())
-        data[offset] ^= 1
-        path.write_bytes(data)
-
 
 # What is done to the machine
 
@@ -85,7 +80,7 @@ def fill_store(machine: Machine) -> None:
 
 
 def damage_entry(machine: Machine) -> None:
-    machine.edit(machine.store.root / machine.entry.name / "libtiny_cpu.so")
+    flip(machine.store.root / machine.entry.name / "libtiny_cpu.so")
 
 
 def open_store(machine: Machine) -> None:
@@ -122,7 +117,7 @@ STATES: dict[str, tuple[list[Step], dict[str, str], str, str]] = {
         "the compiled kernels are damaged",
     ),
     "a damaged library": (
-        [lambda machine: machine.edit(machine.native / "libtiny_cpu.so")], {}, "fail",
+        [lambda machine: flip(machine.native / "libtiny_cpu.so")], {}, "fail",
         "the compiled kernels are damaged",
     ),
     "an unsafe store": (

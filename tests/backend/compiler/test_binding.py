@@ -8,15 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from folders import BACKEND
 from kernelwheel.compiler.headers import header_folders
 from kernelwheel.compiler.toolchain import binding
 from kernelwheel.compiler.toolchain.binding import CUDA_HEADERS, Binding
 from kernelwheel.compiler.toolchain.toolchain import Toolchain
 from kernelwheel.runtime.errors import BuildError
 from packaging import tags
-from processes import RunPython
-from standins import Machine, make_machine, make_torch, settings_with
+from standins import Machine, make_machine, settings_with
 
 
 @pytest.fixture
@@ -104,12 +102,6 @@ def test_a_python_without_headers_is_an_error_with_the_packages_that_bring_them(
     assert f"python{version}-dev" in error.remedies[0]
 
 
-def test_operators_need_no_headers_of_python(machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path / name))
-
-    assert machine.draw().binding is None
-
-
 def test_a_torch_without_its_python_half_is_an_error(machine: Machine) -> None:
     (machine.torch / "lib/libtorch_python.so").unlink()
 
@@ -188,19 +180,3 @@ def test_headers_of_another_cuda_are_not_taken(machine: Machine) -> None:
     put(machine.site / "nvidia/cu13/include", *CUDA_HEADERS)
 
     assert "cusparse.h" in refusal(found(machine)).required
-
-
-def test_a_module_without_cuda_needs_none(machine: Machine) -> None:
-    assert machine.draw(cuda="off", abi="torch").binding is not None
-
-
-def test_torch_is_not_imported_for_it(tmp_path: Path, run_python: RunPython) -> None:
-    make_torch(tmp_path / "site", "2.13.0+cpu")
-    script = """
-from kernelwheel.compiler.toolchain import binding
-from kernelwheel.project import build_settings as settings
-from kernelwheel.compiler.find_toolchain import find_toolchain
-tools = find_toolchain(settings.resolve("tiny", {}, {}), {"PATH": "/usr/bin:/bin"})
-assert binding.bind(tools, python=True).torch == "2.13.0+cpu"
-"""
-    run_python(script, path=[tmp_path / "site", BACKEND])

@@ -15,12 +15,11 @@ import pytest
 from builds import TORCH, Wheel, build, needs_cuda_torch, refused_build
 from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
-from folders import REPOSITORY
 from kernelwheel.compiler.build_or_reuse import create_plan_for
 from kernelwheel.compiler.cmake_inputs import cache_entries, recipe_files
 from kernelwheel.compiler.compile_job import read_job
 from kernelwheel.compiler.cross import target_platform
-from kernelwheel.compiler.cross.cmake_files import LINKED, stable_functions, toolchain_file
+from kernelwheel.compiler.cross.cmake_files import toolchain_file
 from kernelwheel.compiler.find_toolchain import find_toolchain
 from kernelwheel.compiler.nvcc_on_clang.__main__ import answer
 from kernelwheel.compiler.nvcc_on_clang.nvcc_options import Refused
@@ -30,27 +29,16 @@ from kernelwheel.compiler.toolchain.nvcc import inspect_nvcc
 from kernelwheel.compiler.toolchain.toolkit import Nvcc
 from kernelwheel.compiler.toolchain.toolkit_identity import toolkit_identity
 from kernelwheel.compiler.work_folder import link_toolkit
-from kernelwheel.packing.tags import linux_tag
 from kernelwheel.project import build_platforms
 from kernelwheel.project.package import PackageFacts
-from kernelwheel.runtime import compatible, platforms
 from kernelwheel.runtime import host as hosts
-from kernelwheel.runtime import manifest as manifests
+from kernelwheel.runtime import platforms
 from kernelwheel.runtime.compile_into_store import compile_request
-from kernelwheel.runtime.errors import BuildError, SettingsError
+from kernelwheel.runtime.errors import BuildError
 from kernelwheel.runtime.installed import InstalledPackage
 from kernelwheel.runtime.selection import Request
-from processes import RunPython
 from programs import CLANG, CUDA_12, find_optional
-from standins import (
-    GPU_CODES,
-    make_cxx,
-    make_machine,
-    make_program,
-    make_toolkit,
-    settings_with,
-    sources_of,
-)
+from standins import GPU_CODES, make_cxx, make_machine, make_program, make_toolkit, settings_with, sources_of
 
 pytestmark = [
     pytest.mark.once,
@@ -158,12 +146,6 @@ def arm_wheel(checkout: Checkout, build_root: Path) -> Wheel:
     return build(checkout(), build_root / "arm", env={"TINY_CUDA": "off"}, config=FOR_ARM)
 
 
-@pytest.fixture(scope="module")
-def arm_wheel_again(checkout: Checkout, build_root: Path) -> Wheel:
-    """The same from another checkout in another folder."""
-    return build(checkout(), build_root / "arm again", env={"TINY_CUDA": "off"}, config=FOR_ARM)
-
-
 @needs_compiler
 def test_the_wheel_is_for_the_platform_in_its_name_and_in_everything_that_it_says(arm_wheel: Wheel) -> None:
     (facts,) = arm_wheel.unpacked.glob("*.dist-info/WHEEL")
@@ -206,8 +188,10 @@ def test_nothing_of_the_builder_is_in_it(arm_wheel: Wheel, build_root: Path) -> 
 
 
 @needs_compiler
-def test_two_builds_in_two_folders_are_the_same_bytes(arm_wheel: Wheel, arm_wheel_again: Wheel) -> None:
-    assert arm_wheel.file.read_bytes() == arm_wheel_again.file.read_bytes()
+def test_two_builds_in_two_folders_are_the_same_bytes(arm_wheel: Wheel, checkout: Checkout, build_root: Path) -> None:
+    again = build(checkout(), build_root / "arm again", env={"TINY_CUDA": "off"}, config=FOR_ARM)
+
+    assert again.file.read_bytes() == arm_wheel.file.read_bytes()
 
 
 @needs_compiler
@@ -232,24 +216,6 @@ def test_clang_makes_kernels_for_it_that_drivers_for_cuda_12_run(checkout: Check
     (cuda,) = (each for each in values["libraries"] if each["file"] == "libtiny_cuda.so")
     assert (cuda["sass"], cuda["ptx"]) == (["9.0"], ["9.0"])
     assert not any(os.fsencode(build_root) in library for library in made.libraries.values())
-
-
-@needs_compiler
-def test_it_is_refused_on_this_machine_for_its_platform_alone(arm_wheel: Wheel) -> None:
-    manifest = manifests.read(arm_wheel.native)
-
-    (mismatch,) = compatible.check(manifest, hosts.probe())
-
-    found = mismatch.dimension, mismatch.required, mismatch.found
-    assert found == ("platform", "linux-aarch64", platforms.platform_name())
-
-
-def test_the_stubs_have_what_torch_exports_of_its_stable_abi() -> None:
-    functions = set(stable_functions(TORCH.root / "lib" / LINKED[0]))
-
-    assert {"aoti_torch_empty_strided", "aoti_torch_delete_tensor_object", "torch_library_impl"} & functions
-    assert all(name.isidentifier() for name in functions)
-    assert len(functions) > 100
 
 
 def test_the_architectures_for_arm_have_its_tegra_chips(tmp_path: Path) -> None:
@@ -346,70 +312,7 @@ def test_cmake_is_told_what_a_clang_for_the_platform_is_and_asks_an_nvcc(nvcc_12
     assert 'set(CMAKE_CUDA_FLAGS_INIT "--target-directory sbsa-linux")' in toolchain_file(tools)
 
 
-def test_the_toolkit_s_identity_has_the_target_s_part(nvcc: Nvcc, tmp_path: Path) -> None:
-    make_part(tmp_path / "packages/nvidia/cu13")
-    found = part_for(nvcc, tmp_path / "packages")
-
-    here, there = toolkit_identity(nvcc), toolkit_identity(found)
-
-    assert (here["nvcc"], here["nvvm"]) == (there["nvcc"], there["nvvm"])
-    assert here["cudart_static"] != there["cudart_static"]
-    assert here["cudart"] != there["cudart"]
-
-
-def test_a_cuda_library_that_an_extension_names_is_the_target_s(nvcc: Nvcc, tmp_path: Path) -> None:
-    (nvcc.root / "lib64" / "libcublas.so.13").touch()
-    part = make_part(tmp_path / "packages/nvidia/cu13")
-    found = part_for(nvcc, tmp_path / "packages")
-
-    assert find_cuda_library("cublas", nvcc, tmp_path) == nvcc.root / "lib64" / "libcublas.so.13"
-    assert find_cuda_library("cublas", found, tmp_path) is None
-    (part / "lib" / "libcublas.so.13").touch()
-    assert find_cuda_library("cublas", found, tmp_path) == part / "lib" / "libcublas.so.13"
-
-
-def test_the_tag_without_manylinux_is_the_platform_s() -> None:
-    assert linux_tag(AARCH64) == "linux_aarch64"
-
-
 # What is refused
-
-
-def test_an_unknown_platform_is_refused_with_what_there_is() -> None:
-    caught = error(lambda: settings_with(platform="linux-arm64"))
-
-    assert isinstance(caught, SettingsError)
-    assert "native, linux-x86_64 or linux-aarch64" in caught.required
-    assert "linux-aarch64" in caught.remedies[0]
-
-
-def test_the_option_names_every_platform_that_there_is() -> None:
-    takes = settings_with().__class__.platform.takes
-
-    assert takes == "native, " + " or ".join(build_platforms.PLATFORMS)
-
-
-def test_a_machine_of_another_system_is_refused_in_the_first_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(platforms, "platform_name", lambda: "win32-AMD64")
-
-    caught = error(platforms.require_supported)
-
-    assert str(caught).splitlines()[0] == "kernels cannot be built on win32-AMD64"
-    assert caught.required == "one of linux-x86_64, linux-aarch64"
-
-
-def test_a_hook_says_so_before_it_needs_what_only_linux_has(run_python: RunPython) -> None:
-    script = """
-import shutil, sys  # on Windows, shutil imports modules of its own
-sys.modules["fcntl"] = None  # as if there were none
-sys.platform = "win32"
-from kernelwheel import hooks
-hooks.get_requires_for_build_wheel()
-"""
-    done = run_python(script, path=[REPOSITORY / "backend"], check=False)
-
-    assert done.stderr.startswith("kernelwheel.runtime.errors.BuildError: kernels cannot be built on win32-")
-    assert "Traceback" not in done.stderr
 
 
 def test_a_build_for_x86_64_on_an_aarch64_machine_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -422,7 +325,7 @@ def test_a_build_for_x86_64_on_an_aarch64_machine_is_refused(monkeypatch: pytest
     assert "natively" in caught.remedies[0]
 
 
-@pytest.mark.parametrize("lacking", ["stdlib.h", "vector", "crti.o", "libc.so.6", "libstdc++.so"])
+@pytest.mark.parametrize("lacking", ["vector", "crti.o", "libstdc++.so"])
 def test_a_cross_compiler_without_a_part_of_its_libc_or_libstdcxx_is_refused(tmp_path: Path, lacking: str) -> None:
     path = make_cross_cxx(tmp_path / "bin", lacking)
     chosen = settings_with({"CXX": str(path)})
@@ -481,7 +384,7 @@ def test_pip_s_packages_for_cuda_12_are_put_together(nvcc_12: Nvcc, tmp_path: Pa
     assert toolkit_identity(found)["crt"] != toolkit_identity(nvcc_12)["crt"]
 
 
-@pytest.mark.parametrize("lacking", PARTS)
+@pytest.mark.parametrize("lacking", PARTS[::2])
 def test_a_part_that_is_not_whole_is_refused(nvcc: Nvcc, tmp_path: Path, lacking: str) -> None:
     place = make_part(tmp_path / "packages/nvidia/cu13", lacking=lacking)
 
@@ -490,7 +393,7 @@ def test_a_part_that_is_not_whole_is_refused(nvcc: Nvcc, tmp_path: Path, lacking
     assert f"{place}: no {lacking.replace('cccl/', '')}" in caught.found
 
 
-@pytest.mark.parametrize("lacking", PARTS_12)
+@pytest.mark.parametrize("lacking", PARTS_12[1::2])
 def test_packages_for_cuda_12_that_are_not_whole_are_refused(nvcc_12: Nvcc, tmp_path: Path, lacking: str) -> None:
     packages = make_packages_12(tmp_path / "packages", lacking)
 
@@ -505,26 +408,6 @@ def test_parts_of_another_release_are_refused(nvcc: Nvcc, nvcc_12: Nvcc, tmp_pat
 
     assert "no CUDA 13.0.88, as nvcc (its cudart is for 13.2)" in error(lambda: part_for(nvcc, packages)).found
     assert "no CUDA 12.9.86, as nvcc (its cudart is for 12.8)" in error(lambda: part_for(nvcc_12, packages)).found
-
-
-def test_the_error_names_the_packages_for_cuda_12(nvcc_12: Nvcc) -> None:
-    caught = error(lambda: part_for(nvcc_12))
-
-    assert "--platform manylinux_2_17_aarch64 'nvidia-cuda-runtime-cu12==12.9.*'" in caught.remedies[0]
-    assert "'nvidia-cuda-cccl-cu12==12.9.*' 'nvidia-cuda-nvcc-cu12==12.9.*', and -C target" in caught.remedies[0]
-    if nvcc_12.clang:  # whose toolkit is a folder of links, which no distribution's package adds to
-        assert caught.found == "target-packages is not set"
-    assert any("cuda-cross-sbsa" in remedy for remedy in caught.remedies) == (not nvcc_12.clang)
-
-
-def test_no_packages_are_named_that_have_no_static_cuda_runtime(nvcc_12: Nvcc) -> None:
-    older = replace(nvcc_12, version="12.8.93", clang="")
-
-    caught = error(lambda: target_platform.for_target(older, settings_with(), AARCH64))
-
-    assert [remedy.split("(")[0] for remedy in caught.remedies] == [
-        "install the toolkit's packages for it ", "or build without CUDA kernels: -C cuda=off ",
-    ]  # fmt: skip
 
 
 def test_a_toolkit_without_its_part_for_the_platform_is_refused_with_the_commands(nvcc: Nvcc) -> None:
@@ -564,10 +447,3 @@ def test_what_is_compiled_at_run_time_is_for_this_machine(tmp_path: Path) -> Non
     job = read_job(request.to_json(), {})
 
     assert create_plan_for(job, machine.toolchain(job.settings)).plan.platform == platforms.platform_name()
-
-
-@needs_compiler
-def test_the_real_cross_compiler_is_found_with_its_parts() -> None:
-    found = find_cxx(settings_with(), os.environ, None, AARCH64)
-
-    assert found.target == "aarch64-linux-gnu"

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kernelwheel.cli.doctor import predict
 from kernelwheel.cli.manifest_text import manifest_text
 from kernelwheel.compiler.build_or_reuse import create_plan_for
 from kernelwheel.compiler.compile_job import CompileJob, read_job
@@ -21,16 +18,14 @@ from kernelwheel.compiler.toolchain.toolkit import Nvcc
 from kernelwheel.compiler.toolchain.torch_files import Torch, read_torch
 from kernelwheel.project.extension import is_of_cuda_major
 from kernelwheel.project.package import Abi, PackageFacts, split_table
-from kernelwheel.runtime import Kernels, compiler_process
 from kernelwheel.runtime.compile_into_store import compile_request
-from kernelwheel.runtime.errors import BuildError, SettingsError
+from kernelwheel.runtime.errors import BuildError
 from kernelwheel.runtime.host import Host
 from kernelwheel.runtime.installed import InstalledPackage
-from kernelwheel.runtime.manifest import Library
 from kernelwheel.runtime.presentation import targets_text
 from kernelwheel.runtime.selection import Request
 from kernelwheel.runtime.settings import Settings
-from samples import CPU_LIBRARY, CUDA_LIBRARY, rewrite_manifest, sample, with_cuda
+from samples import CPU_LIBRARY, CUDA_LIBRARY, sample
 from standins import (
     GPU_CODES,
     NOWHERE,
@@ -38,7 +33,6 @@ from standins import (
     make_machine,
     make_toolkit,
     make_torch,
-    run_here,
     settings_with,
     sources_of,
 )
@@ -71,8 +65,8 @@ def taken(torch_root: Path, limits: NvccLimits = OPERATORS, **places: Any) -> Nv
 # Which nvcc
 
 
-@pytest.mark.parametrize("release", GPU_CODES)
-@pytest.mark.parametrize("torch_cuda", GPU_CODES)
+@pytest.mark.parametrize("release", ["11.8", "12.8", "13.2"])
+@pytest.mark.parametrize("torch_cuda", ["12.4", "13.0"])
 def test_operators_take_any_nvcc_and_modules_one_of_torch_s_major(
     tmp_path: Path, release: str, torch_cuda: str
 ) -> None:
@@ -125,9 +119,7 @@ def test_an_nvcc_that_the_user_names_is_taken_whatever_its_major(
     assert taken(cuda_torch, LIKE_TORCH, named=named).root == beside_torch  # for modules
 
 
-@pytest.mark.parametrize(
-    ("driver", "version"), [((99, 0), "13.2.86"), ((13, 0), "13.2.86"), ((12, 9), "12.8.93"), ((12, 0), "12.8.93")]
-)
+@pytest.mark.parametrize(("driver", "version"), [((13, 0), "13.2.86"), ((12, 9), "12.8.93")])
 def test_an_nvcc_of_another_major_must_be_one_that_the_driver_serves(
     tmp_path: Path, cuda_torch: Path, driver: tuple[int, int], version: str
 ) -> None:
@@ -156,20 +148,12 @@ def test_an_nvcc_of_torch_s_major_is_taken_whatever_the_driver(tmp_path: Path, c
     ("torch_cuda", "driver", "required", "first"),
     [
         (
-            "12.8", None, "nvcc from CUDA 12.x, or of another major, which the kernels then need a driver for",
-            "pip install 'cuda-toolkit[nvcc,cudart,cccl,crt,nvvm]==13.0.*'; the kernels then need a driver for CUDA 13",
-        ),
-        (
             "12.8", (13, 2), "nvcc from CUDA 12.x, or of another major, which the driver, for CUDA 13.2, serves",
             "pip install 'cuda-toolkit[nvcc,cudart,cccl,crt,nvvm]==13.0.*'; the kernels then need a driver for CUDA 13",
         ),
         (
             "12.8", (12, 9), "nvcc from CUDA 12.x, or of another major, which the driver, for CUDA 12.9, serves",
             "install clang 19 or later (Debian, Ubuntu: apt-get install clang-19), and in torch's environment",
-        ),
-        (
-            "13.2", None, "nvcc from CUDA 13.x, or of another major, which the kernels then need a driver for",
-            "pip install 'cuda-toolkit[nvcc,cudart,cccl,crt,nvvm]==13.2.*'",
         ),
     ],
 )  # fmt: skip
@@ -198,7 +182,6 @@ def earlier_cuda(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     machine = make_machine(tmp_path / "machine")
     torch = read_torch(make_torch(tmp_path / "site", "2.10.0+cu128", "12.8"))
     monkeypatch.setattr("kernelwheel.compiler.find_toolchain.find_torch", lambda: torch)
-    monkeypatch.setattr(compiler_process, "send", run_here)
     monkeypatch.setenv("CUDA_HOME", str(make_toolkit(tmp_path / "toolkit", "13.2.86", GPU_CODES["13.2"])))
     monkeypatch.setenv("CXX", str(make_cxx(tmp_path / "c++")))
     return machine.sources
@@ -206,8 +189,7 @@ def earlier_cuda(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize(
     ("oldest", "torch_cuda", "taken"),
-    [("12.0", "13.0", "12.4.131"), ("12.4", "13.0", "12.4.131"), ("13.0", "13.0", "13.2.86"), ("", "13.0", "13.2.86"),
-     ("12.0", "12.8", "12.4.131")],
+    [("12.4", "13.0", "12.4.131"), ("13.0", "13.0", "13.2.86"), ("", "13.0", "13.2.86"), ("12.0", "12.8", "12.4.131")],
 )  # fmt: skip
 def test_the_oldest_driver_that_a_wheel_must_serve_chooses_the_nvcc(
     tmp_path: Path, oldest: str, torch_cuda: str, taken: str
@@ -245,12 +227,6 @@ def test_without_an_nvcc_for_old_drivers_the_error_says_which_would_do(cuda_torc
     assert "cuda-version=12.*" in caught.value.remedies[3]
 
 
-@pytest.mark.parametrize("text", ["525", "12", "v12.0", "12.0.1", "1.0"])
-def test_a_driver_is_named_by_its_cuda_version(text: str) -> None:
-    with pytest.raises(SettingsError, match="drivers"):
-        settings_with(drivers=text)
-
-
 def test_a_compile_at_run_time_serves_this_machine_s_driver_alone(earlier_cuda: Path) -> None:
     assert draw_here(earlier_cuda, HOST, TINY_DRIVERS="12.0") == "13.2.86"
 
@@ -267,10 +243,6 @@ def draw_here(folder: Path, host: Host, abi: Abi = "stable", **environ: str) -> 
     return plan.cuda.toolkit["version"]
 
 
-def test_a_compile_for_this_machine_uses_an_nvcc_that_its_driver_serves(earlier_cuda: Path) -> None:
-    assert draw_here(earlier_cuda, HOST) == "13.2.86"
-
-
 def test_an_nvcc_that_the_driver_does_not_serve_is_refused_before_anything_is_compiled(earlier_cuda: Path) -> None:
     with pytest.raises(BuildError, match="no usable nvcc was found") as caught:
         draw_here(earlier_cuda, HOST._replace(driver=(12, 9)))
@@ -284,44 +256,6 @@ def test_an_nvcc_that_the_driver_does_not_serve_is_refused_before_anything_is_co
 def test_modules_are_not_compiled_by_an_nvcc_of_another_major(earlier_cuda: Path) -> None:
     with pytest.raises(BuildError, match="no usable nvcc for CUDA 12 was found"):
         draw_here(earlier_cuda, HOST, abi="torch")
-
-
-def test_what_is_foreseen_of_a_driver_is_what_happens(
-    entry: Path, tiny_checkout: Path, tmp_path: Path, earlier_cuda: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A wheel that nvcc 13 made, on a machine whose driver is for CUDA 12, as its torch is."""
-    native = tmp_path / "tiny/_native"
-    shutil.copytree(entry, native)
-    shutil.copytree(tiny_checkout / "native", native / "src")
-    (native / "libtiny_cuda.so").write_bytes(b"code")
-    library = Library("libtiny_cuda.so", hashlib.sha256(b"code").hexdigest(), 4, "cuda", ("9.0",))
-    rewrite_manifest(native, lambda values: with_cuda(values, library))
-    kernels = Kernels("tiny", "1.2.3", native, os.environ)
-    kernels.host = kernels.host._replace(torch="2.10.0+cu128", cuda="12.8", driver=(12, 9), capabilities=((9, 0),))
-    monkeypatch.setattr("torch.cuda.get_device_capability", lambda index: (9, 0))
-
-    calls = {call.request.device: call for call in predict(kernels.installed, kernels.host)[0]}
-    with pytest.raises(BuildError, match="no usable nvcc was found"):
-        kernels.require("cuda", 0)
-
-    assert calls["cpu"].outcome == "load"
-    assert calls["cuda"].outcome == "fail"
-    assert "required a driver for CUDA 13.0 or later, found a driver for CUDA 12.9" in calls["cuda"].because
-    assert "no usable nvcc was found" in calls["cuda"].because
-
-
-def test_a_compile_with_an_nvcc_of_another_major_is_foreseen(
-    entry: Path, tiny_checkout: Path, tmp_path: Path, earlier_cuda: Path
-) -> None:
-    native = tmp_path / "tiny/_native"
-    shutil.copytree(entry, native)
-    shutil.copytree(tiny_checkout / "native", native / "src")
-    kernels = Kernels("tiny", "1.2.3", native, os.environ)
-    kernels.host = kernels.host._replace(torch="2.10.0+cu128", cuda="12.8", driver=(13, 0), capabilities=((9, 0),))
-
-    calls, _ = predict(kernels.installed, kernels.host)
-
-    assert {call.request.device: call.outcome for call in calls} == {"cpu": "load", "cuda": "compile"}
 
 
 # What binds

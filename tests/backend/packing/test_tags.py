@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from builds import build, refused_build
+from builds import build
 from kernelwheel.compiler.elf_inspect import needed, needed_symbols
 from kernelwheel.packing.tags import Tag, linux_tag, platform_tag, tag_lines
 from kernelwheel.runtime.errors import BuildError
@@ -70,12 +70,6 @@ def test_a_library_that_needs_a_newer_glibc_gets_its_tag_and_the_symbols_are_nam
 
     assert tag == Tag(f"manylinux_2_34_{MACHINE}", ("libmade.so: stat@GLIBC_2.33 of libc.so.6",))
     assert tag_lines(tag) == [f"platform tag: manylinux_2_34_{MACHINE}, because of:", f"  {tag.reasons[0]}"]
-
-
-def test_a_wheel_has_the_tag_that_its_worst_library_earns(library: Compile, tmp_path: Path) -> None:
-    good = library('extern "C" int nothing() { return 0; }').rename(tmp_path / "libgood.so")
-
-    assert platform_tag([good, library(NEW)], settings_with()).platform == f"manylinux_2_34_{MACHINE}"
 
 
 def test_a_library_that_not_every_linux_has_keeps_a_wheel_from_any_manylinux(library: Compile, tmp_path: Path) -> None:
@@ -151,9 +145,3 @@ def test_functions_can_be_bound_to_the_glibc_of_the_builder(checkout: Checkout, 
     assert versions & {"GLIBC_2.29", "GLIBC_2.34"}
     assert "manylinux_2_28" not in wheel.file.name
     assert "pthread_create@GLIBC_2.34 of libc.so.6" in wheel.output or "exp@GLIBC_2.29 of libm.so.6" in wheel.output
-
-
-def test_a_build_that_requires_a_tag_and_does_not_earn_it_fails(checkout: Checkout, out: Path) -> None:
-    said = refused_build(with_source(checkout, NEW), out, env={"TINY_CUDA": "off", "TINY_MANYLINUX": "required"})
-
-    assert "libtiny_cpu.so: stat@GLIBC_2.33 of libc.so.6" in said

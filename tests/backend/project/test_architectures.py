@@ -25,29 +25,18 @@ def names(listed: tuple[Arch, ...]) -> list[str]:
 @pytest.mark.parametrize(
     ("text", "sass", "ptx"),
     [
-        ("7.5", "7.5", ""),
-        ("7.5;8.0+PTX", "7.5 8.0", "8.0"),
-        ("8.0 9.0", "8.0 9.0", ""),
-        ("  8.0 ;  9.0+PTX ", "8.0 9.0", "9.0"),
-        ("9.0a", "9.0a", ""),
-        ("12.0f+PTX", "12.0f", "12.0f"),
-        ("12.0;7.5;9.0", "7.5 9.0 12.0", ""),
-        ("8.0;8.0+PTX;8.0", "8.0", "8.0"),
-        ("9.0;9.0a", "9.0 9.0a", ""),
-        ("Turing", "7.5", "7.5"),
-        ("Ampere;Hopper", "8.0 8.6 9.0", "8.6 9.0"),
-        ("Ampere+Tegra", "8.7", ""),
+        ("7.5;8.0+PTX", "7.5 8.0", "8.0"), ("  8.0 ;  9.0+PTX ", "8.0 9.0", "9.0"), ("12.0f+PTX", "12.0f", "12.0f"),
+        ("12.0;7.5;9.0", "7.5 9.0 12.0", ""), ("8.0;8.0+PTX;8.0", "8.0", "8.0"),
+        ("Ampere;Hopper", "8.0 8.6 9.0", "8.6 9.0"), ("Ampere+Tegra", "8.7", ""),
     ],
-)
+)  # fmt: skip
 def test_a_list_is_read_as_torch_reads_it(text: str, sass: str, ptx: str) -> None:
     read = arch_choice.parse(text, "a test")
 
     assert (names(read.sass), names(read.ptx)) == (sass.split(), ptx.split())
 
 
-@pytest.mark.parametrize(
-    "bad", ["80", "sm_80", "8", "8.0+ptx", "8.0b", "8.0a+PTX+PTX", "native", "All", "-8.0", "8.00"]
-)
+@pytest.mark.parametrize("bad", ["80", "sm_80", "8.0+ptx", "8.0b", "8.0a+PTX+PTX", "native", "8.00"])
 def test_an_item_that_is_no_architecture_is_named_with_the_list_and_its_origin(bad: str) -> None:
     with pytest.raises(SettingsError) as caught:
         arch_choice.parse(f"7.5;{bad}", "environment variable TORCH_CUDA_ARCH_LIST")
@@ -82,13 +71,7 @@ def test_a_list_survives_being_written_and_read_again(sass: list[Arch], data: st
 
 @pytest.mark.parametrize(
     ("release", "expected"),
-    [
-        ("11.8", "7.5;8.0;9.0+PTX"),
-        ("12.4", "7.5;8.0;9.0+PTX"),
-        ("12.8", "7.5;8.0;9.0;10.0;12.0+PTX"),
-        ("13.0", "7.5;8.0;9.0;10.0;11.0;12.0+PTX"),
-        ("13.2", "7.5;8.0;9.0;10.0;11.0;12.0+PTX"),
-    ],
+    [("11.8", "7.5;8.0;9.0+PTX"), ("12.8", "7.5;8.0;9.0;10.0;12.0+PTX"), ("13.2", "7.5;8.0;9.0;10.0;11.0;12.0+PTX")],
 )
 def test_the_default_list_is_one_architecture_per_generation_and_the_newest_ptx(release: str, expected: str) -> None:
     assert str(arch_choice.default(supported(release))) == expected
@@ -149,29 +132,11 @@ def test_an_architecture_with_a_suffix_is_supported_where_its_base_is(text: str)
 @pytest.mark.parametrize(
     ("arch", "gpu", "runs"),
     [
-        ("8.0", (8, 0), True),
-        ("8.0", (8, 6), True),
-        ("8.0", (8, 9), True),
-        ("8.6", (8, 0), False),
-        ("8.9", (9, 0), False),
-        ("9.0", (8, 9), False),
-        ("9.0a", (9, 0), True),
-        ("10.0a", (10, 3), False),
-        ("10.0f", (10, 3), True),
-        ("10.3f", (10, 0), False),
-        ("12.0f", (12, 1), True),
-        ("10.0f", (12, 0), False),
-        # Tegra: only its own.
-        ("8.0", (8, 7), False),
-        ("8.6", (8, 7), False),
-        ("8.7", (8, 9), False),
-        ("8.7", (8, 7), True),
-        ("7.0", (7, 2), False),
-        ("7.2", (7, 5), False),
-        ("11.0", (11, 0), True),
-        ("10.0", (11, 0), False),
+        ("8.0", (8, 9), True), ("8.6", (8, 0), False), ("8.9", (9, 0), False), ("10.0a", (10, 3), False),
+        ("10.0f", (10, 3), True), ("10.3f", (10, 0), False), ("10.0f", (12, 0), False), ("8.0", (8, 7), False),
+        ("8.6", (8, 7), False), ("8.7", (8, 9), False), ("8.7", (8, 7), True), ("10.0", (11, 0), False),
     ],
-)
+)  # fmt: skip
 def test_sass_runs_on_its_generation_from_its_revision_on(arch: str, gpu: tuple[int, int], runs: bool) -> None:
     assert Arch.from_string(arch).sass_runs_on(gpu) is runs
 
@@ -179,21 +144,10 @@ def test_sass_runs_on_its_generation_from_its_revision_on(arch: str, gpu: tuple[
 @pytest.mark.parametrize(
     ("arch", "gpu", "runs"),
     [
-        ("7.5", (7, 5), True),
-        ("7.5", (12, 0), True),
-        ("8.0", (7, 5), False),
-        ("9.0", (8, 9), False),
-        ("8.6", (8, 0), False),
-        ("8.0", (8, 7), True),
-        ("8.7", (9, 0), True),
-        ("9.0a", (9, 0), True),
-        ("9.0a", (10, 0), False),
-        ("9.0a", (8, 0), False),
-        ("10.0f", (10, 3), True),
-        ("10.0f", (12, 0), False),
-        ("10.3f", (10, 0), False),
+        ("7.5", (12, 0), True), ("8.0", (7, 5), False), ("8.0", (8, 7), True), ("8.7", (9, 0), True),
+        ("9.0a", (10, 0), False), ("9.0a", (8, 0), False), ("10.0f", (10, 3), True), ("10.0f", (12, 0), False),
     ],
-)
+)  # fmt: skip
 def test_ptx_runs_on_every_later_gpu_unless_a_suffix_binds_it(arch: str, gpu: tuple[int, int], runs: bool) -> None:
     assert Arch.from_string(arch).ptx_runs_on(gpu) is runs
 

@@ -70,20 +70,6 @@ def test_a_program_that_was_given_the_lock_holds_it_after_its_caller_s_death(tmp
         assert seconds_until_held(path) > 1.0
 
 
-@pytest.mark.slow
-def test_who_waits_is_told_at_once_and_not_again_and_again(tmp_path: Path) -> None:
-    path = tmp_path / "lock"
-    told: list[float] = []
-    with holder(path) as process:
-        threading.Timer(1.0, process.kill).start()
-        begin = time.monotonic()
-        with exclusive(path, lambda: told.append(time.monotonic() - begin)):
-            pass
-
-    assert len(told) == 1
-    assert told[0] < 0.5
-
-
 def test_two_threads_never_hold_it_at_once(tmp_path: Path) -> None:
     inside: list[int] = []
     most: list[int] = []

@@ -47,24 +47,11 @@ UNSET: dict[str, str | None] = {"CUDA_VISIBLE_DEVICES": None, "CUDA_DEVICE_ORDER
 @pytest.mark.parametrize(
     ("gpus", "visible", "expected"),
     [
-        ("", None, []),
-        (TWO, None, BOTH),
-        (EQUAL, None, NEWER),
-        (TWO, "", []),
-        (TWO, "-1", []),
-        (TWO, "none", []),
-        (TWO, "2", []),
-        (TWO, "0", NEWER),
-        (TWO, "1", OLDER),
-        (TWO, " 1 , 0", BOTH),
-        (TWO, "1,2,0", OLDER),
-        (TWO, "1,-1,0", OLDER),
-        (TWO, "1,GPU-aaaa", OLDER),
-        (TWO, "GPU-aaaa", BOTH),
-        (EQUAL, "GPU-aaaa", NEWER),
-        (TWO, "MIG-cccc,MIG-dddd", BOTH),
+        (TWO, None, BOTH), (EQUAL, None, NEWER), (TWO, "", []), (TWO, "none", []), (TWO, "1", OLDER),
+        (TWO, " 1 , 0", BOTH), (TWO, "1,2,0", OLDER), (TWO, "1,-1,0", OLDER), (TWO, "1,GPU-aaaa", OLDER),
+        (EQUAL, "GPU-aaaa", NEWER), (TWO, "MIG-cccc,MIG-dddd", BOTH),
     ],
-)
+)  # fmt: skip
 def test_the_capabilities_are_those_of_the_gpus_that_cuda_may_show(
     run_python: RunPython, fake_gpus: Path, gpus: str, visible: str | None, expected: list[list[int]]
 ) -> None:
@@ -73,10 +60,7 @@ def test_the_capabilities_are_those_of_the_gpus_that_cuda_may_show(
     assert ask(run_python, fake_gpus, FAKE_GPUS=gpus, **env) == expected
 
 
-@pytest.mark.parametrize(
-    ("gpus", "visible", "expected"),
-    [(TWO, "0", BOTH), (TWO, "1,0", BOTH), (TWO, "2", []), (EQUAL, "0", NEWER)],
-)
+@pytest.mark.parametrize(("gpus", "visible", "expected"), [(TWO, "0", BOTH), (TWO, "2", []), (EQUAL, "0", NEWER)])
 def test_numbers_in_an_order_that_only_cuda_knows_select_no_gpu_of_a_mixed_machine(
     run_python: RunPython, fake_gpus: Path, gpus: str, visible: str, expected: list[list[int]]
 ) -> None:
@@ -89,7 +73,6 @@ def test_numbers_in_an_order_that_only_cuda_knows_select_no_gpu_of_a_mixed_machi
         ("nvmlInit_v2:9", []),  # NVML_ERROR_DRIVER_NOT_LOADED
         ("nvmlInit_v2:18", None),  # NVML_ERROR_LIB_RM_VERSION_MISMATCH
         ("nvmlDeviceGetCount_v2:999", None),
-        ("nvmlDeviceGetHandleByIndex_v2:4", None),  # NVML_ERROR_NO_PERMISSION
         ("nvmlDeviceGetCudaComputeCapability:3", None),  # NVML_ERROR_NOT_SUPPORTED
     ],
 )
@@ -132,7 +115,6 @@ print(seen if isinstance(seen, str) else json.dumps([seen.driver, seen.capabilit
     [
         ({"FAKE_DRIVER": "13020"}, False, "[[13, 2], [[8, 0], [9, 0]]]"),
         ({"FAKE_DRIVER": "13020"}, True, "CUDA was asked"),
-        ({"FAKE_DRIVER": "13020", "FAKE_FAILURE": "nvmlInit_v2:18"}, False, "CUDA was asked"),
         ({"FAKE_DRIVER": "12090"}, False, "[[12, 9], []]"),
         ({"FAKE_FAILURE": "cuDriverGetVersion:34"}, False, "[null, []]"),  # CUDA_ERROR_STUB_LIBRARY
     ],
@@ -145,32 +127,6 @@ def test_the_host_has_gpus_that_torch_could_use_and_cuda_is_asked_only_if_need_b
     done = run_python(LISTED.replace("INITIALIZED", str(initialized)), path=[BACKEND], env={**UNSET, **env})
 
     assert done.stdout == f"{said}\n"
-
-
-REFUSED = """
-import torch, classic
-from classic._kernelwheel.errors import IncompatibleArtifactError
-try:
-    classic.KERNELS.module("_C")
-except IncompatibleArtifactError as error:
-    print(error)
-else:
-    raise SystemExit("the module was imported")
-assert not torch.cuda.is_initialized()
-assert not torch.cuda._is_in_bad_fork()
-"""
-
-
-@needs_cuda_torch
-def test_a_module_for_another_gpu_is_refused_without_initialising_cuda(
-    classic_wheel: Wheel, fake_gpus: Path, run_python: RunPython
-) -> None:
-    env = {"LD_LIBRARY_PATH": str(fake_gpus), "FAKE_GPUS": "GPU-aaaa:8.0", "CLASSIC_JIT": "never", **UNSET}
-
-    said = run_python(REFUSED, path=[classic_wheel.unpacked], env=env).stdout
-
-    assert "kernels for compute capability 8.0 (capability)" in said
-    assert "SASS for 9.0" in said
 
 
 FITS = """

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builds import needs_cpu_torch
 from folders import BACKEND
 from kept import fill
 from kernelwheel.runtime.store import Store
@@ -23,33 +22,6 @@ from processes import RunPython
 
 pytestmark = pytest.mark.once
 
-# What a limit on descriptors does to each question, and what is answered when it is gone.
-EXHAUSTED = """
-import json, resource, sys
-from pathlib import Path
-import torch
-from kernelwheel.runtime.errors import KernelWheelError
-from kernelwheel.runtime import Kernels
-none, (soft, hard) = resource.RLIMIT_NOFILE, resource.getrlimit(resource.RLIMIT_NOFILE)
-
-def told(ask):
-    try:
-        ask()
-    except KernelWheelError as error:
-        return [type(error).__name__, str(error)]
-
-def ask():
-    info = kernels.info()
-    verdict = [mismatch.compile_cures for mismatch in kernels.installed.mismatches(kernels.host)]
-    return [told(lambda: kernels.require("cpu")), info["damage"], verdict, info["verdict"]]
-
-resource.setrlimit(none, (0, hard))
-kernels = Kernels("tiny", "1.2.3", Path(sys.argv[1]))
-kernels.load_if_usable()
-without = [*ask(), told(lambda: kernels.module("nothing"))]
-resource.setrlimit(none, (soft, hard))
-print(json.dumps([without, [*ask(), told(lambda: kernels.module("nothing"))]]))
-"""
 # One process for each fault, made by fork: torch is imported once.
 SWEEP = """
 import ctypes, json, os, sys
@@ -130,25 +102,6 @@ Layout = Callable[[Path, Path, Path], tuple[Path, Path, dict[str, str]]]
 
 def files(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if "__pycache__" not in path.parts)
-
-
-@needs_cpu_torch  # beside torch for CUDA, an entry without CUDA kernels has a mismatch
-def test_a_process_without_descriptors_says_so_and_loads_when_it_has_some(
-    entry: Path, tiny_checkout: Path, tmp_path: Path, run_python: RunPython
-) -> None:
-    native, _, _ = wheel_and_store(tmp_path, entry, tiny_checkout)
-    environ = {"TINY_CACHE_DIR": str(tmp_path / "cache")}
-
-    done = run_python(EXHAUSTED, native, path=[BACKEND], env=environ)
-    (call, damage, verdict, shown, module), after = json.loads(done.stdout)
-
-    assert call == module == ["UnreadableArtifactError", damage]
-    assert "Too many open files" in damage
-    assert "ulimit -n" in damage
-    assert verdict == [False]
-    assert "Too many open files" in shown[0]["found"]
-    assert after[:4] == [None, None, [], []]
-    assert after[4][1].startswith("tiny has no module nothing")
 
 
 @pytest.mark.parametrize("layout", [wheel_and_store, store_alone, editable])

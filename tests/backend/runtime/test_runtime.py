@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import errno
 import hashlib
 import os
 import shutil
@@ -11,7 +10,6 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
 
 import pytest
 import torch
@@ -22,18 +20,10 @@ from kernelwheel.cli import doctor
 from kernelwheel.runtime import Kernels
 from kernelwheel.runtime import kernels as runtime
 from kernelwheel.runtime import manifest as manifests
-from kernelwheel.runtime.errors import (
-    BuildError,
-    IncompatibleArtifactError,
-    KernelWheelError,
-    SettingsError,
-    StoreError,
-    UnreadableArtifactError,
-)
+from kernelwheel.runtime.errors import IncompatibleArtifactError, SettingsError
 from kernelwheel.runtime.manifest import Library, Manifest
 from kernelwheel.runtime.record import remembered
 from kernelwheel.runtime.store import Store
-from kernelwheel.store.publishing import intact_entry
 from processes import RunPython
 from samples import rewrite_manifest, with_cuda
 
@@ -119,55 +109,7 @@ def test_a_gpu_that_the_loaded_kernels_do_not_serve_is_refused(
     assert "cache build" in caught.value.remedies[0]
 
 
-def test_kernels_for_all_gpus_are_taken_before_those_for_one(
-    entry: Path, tmp_path: Path, store: Store, two_gpus: Callable[[Kernels], list[Path]]
-) -> None:
-    native = tmp_path / "site" / "tiny" / "_native"
-    cuda_kernels(entry, native, "8.0")
-    cuda_kernels(entry, tmp_path / "both", "8.0", "12.0")
-    made = fill(store, tmp_path / "both")
-    kernels = installed(native, store)
-    loaded = two_gpus(kernels)
-
-    kernels.require("cuda", 0)
-    kernels.require("cuda", 1)
-
-    assert loaded == [made.folder]
-
-
-def test_cuda_off_lets_no_cuda_kernels_be_compiled(
-    wheel: Path, store: Store, two_gpus: Callable[[Kernels], list[Path]]
-) -> None:
-    kernels = installed(wheel, store, TINY_CUDA="off")
-    two_gpus(kernels)
-
-    with pytest.raises(IncompatibleArtifactError, match=r"cuda is off \(environment variable TINY_CUDA\)"):
-        kernels.require("cuda", 0)
-
-
 # files that cannot be read at the moment
-
-
-def test_a_library_that_cannot_be_read_now_is_not_put_away(
-    wheel: Path, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (kept,) = store.entries()
-    of_store, of_wheel = installed(wheel, store, TINY_JIT="always"), installed(wheel, store)
-
-    def fail(stream: BinaryIO) -> str:
-        raise OSError(errno.ESTALE, "Stale file handle", str(stream.name))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(manifests, "stream_sha256", fail)
-        for kernels in (of_store, of_wheel):
-            with pytest.raises(UnreadableArtifactError, match="Stale file handle"):
-                find_cpu(kernels)
-        with pytest.raises(StoreError, match="Stale file handle"):
-            intact_entry(store, kept.manifest.fingerprint)
-
-    assert not (store.root / ".quarantine").exists()
-    assert of_wheel.installed.damage is None
-    assert [find_cpu(kernels) is not None for kernels in (of_store, of_wheel)] == [True, True]
 
 
 def test_doctor_predicts_the_damage_that_a_call_meets(
@@ -187,17 +129,6 @@ def test_doctor_predicts_the_damage_that_a_call_meets(
     assert "libtiny_cuda.so" in cuda["because"]
     with pytest.raises(IncompatibleArtifactError, match="damaged"):
         kernels.require("cuda", 0)
-
-
-def test_doctor_predicts_a_compile_where_the_entry_that_fits_is_damaged(
-    tiny_checkout: Path, store: Store, entry: Path
-) -> None:
-    def expected() -> str:
-        return str(doctor.examine(kernels_of(tiny_checkout, store.folder), os.environ, sys.path)["next"][0]["outcome"])
-
-    assert expected() == "load"
-    (store.root / entry.name / "libtiny_cpu.so").write_bytes(b"x")
-    assert expected() == "compile"
 
 
 # options
@@ -280,11 +211,6 @@ def test_what_a_user_s_process_imports_is_torch_and_the_standard_library() -> No
 
 
 # odd processes
-
-
-def test_a_store_that_cannot_be_used_is_no_failure_to_build() -> None:
-    assert issubclass(StoreError, KernelWheelError)
-    assert not issubclass(StoreError, (BuildError, IncompatibleArtifactError))
 
 
 CLOSED = """
