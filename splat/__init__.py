@@ -113,10 +113,12 @@ def __getattr__(name: str) -> Any:
         value = globals()[name] = getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
         return value
     if not name.startswith("_"):
-        from ._missing_names import MISSING, lacking
+        from ._missing_names import MISSING, LackingAttribute, LackingImport, lacking
 
         if name in MISSING:
-            raise lacking(__name__, name)
+            # Who asks for `from splat import name` is a function of importlib (the import statement's, for packages).
+            imported = sys._getframe(1).f_code.co_name == "_handle_fromlist"
+            raise lacking(__name__, name, LackingImport if imported else LackingAttribute)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
