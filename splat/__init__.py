@@ -42,11 +42,12 @@ _PLACES: Final = {
 
 
 def _is_command() -> bool:
-    """Whether this process is `splat ...` or `python -m splat ...`."""
+    """Whether this process is `splat ...`, `python -m splat ...` or `python -m splat.as_gsplat ...`."""
     (program,) = getattr(sys, "argv", [""])[:1] or [""]
     if program == "-m":  # while Python looks for the module to run (its documentation, "Command line", -m)
         words = sys.orig_argv
-        return "-m" in words and words[words.index("-m") + 1 :][:1] == [__name__]
+        module = words[words.index("-m") + 1 :][:1] if "-m" in words else []
+        return module in ([__name__], [f"{__name__}.as_gsplat"])
     return PurePath(program).stem == __name__
 
 
