@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import os
 import sys
-from argparse import REMAINDER
+from argparse import ArgumentParser
 from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import NoReturn
 
 from .cli import WAITING
-from .commands.printing import CommandParser
 from .compat import at_start
 
 NO_GSPLAT = (
@@ -24,20 +23,18 @@ NO_GSPLAT = (
 NO_PYTHONPATH = "Python's options -I, -E and -S switch off PYTHONPATH, through which programs get splat's functions"
 
 
-def main(argv: Sequence[str] | None = None) -> NoReturn:
+def main() -> NoReturn:
     """Become the program."""
-    parser = CommandParser(
+    parser = ArgumentParser(
         prog="python -m splat.as_gsplat",
         description="run a program for gsplat, unedited, on splat's functions; gsplat 1.4 or 1.5 must be installed",
         usage="%(prog)s [--device cpu] PROGRAM ARGUMENTS... | [--device cpu] -m MODULE ARGUMENTS... | --list",
         allow_abbrev=False,
     )
-    parser.add_argument("--list", action="store_true", help="print what is replaced, and in what")
+    parser.add_argument("--list", action="store_true", help="print what is replaced, and by what")
     parser.add_argument("--device", choices=["cpu"], help="let .cuda() and device='cuda' mean the CPU")
-    parser.add_argument("-m", dest="module", nargs=REMAINDER, metavar="MODULE", help="run a module, as python -m does")
-    parser.add_argument("program", nargs=REMAINDER, metavar="PROGRAM", help="a Python script, and its arguments")
-    args = parser.parse_args(argv)
-    words = ["-m", *args.module] if args.module else args.program
+    own, words = split(sys.argv[1:])
+    args = parser.parse_args(own)
     if args.list:
         words = ["-c", "from splat.compat import overlay; overlay.print_list()"]
     if not words:
@@ -57,6 +54,17 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     if last != "-m":  # python -um
         options.append(last.removesuffix("m"))
     os.execv(sys.executable, [sys.executable, *options, *words])
+
+
+def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Our options, and what is the program's: from its name, or -m, on, to the letter."""
+    own: list[str] = []
+    rest = list(words)
+    while rest and rest[0].startswith("-") and rest[0] != "-m":
+        count = 2 if rest[0] == "--device" else 1
+        own += rest[:count]
+        del rest[:count]
+    return own, rest
 
 
 if __name__ == "__main__":

@@ -23,7 +23,10 @@ from splat.compat.cpu_device import OnTheCpu
 pytestmark = pytest.mark.once
 GSPLAT_14 = os.environ.get("SPLAT_TEST_GSPLAT14", "")
 NEEDS_GSPLAT = pytest.mark.skipif(find_spec("gsplat") is None, reason="gsplat is not here; ci/test installs it")
-NEEDS_GSPLAT_14 = pytest.mark.skipif(not GSPLAT_14, reason="SPLAT_TEST_GSPLAT14 does not name a folder with it")
+NEEDS_GSPLAT_14 = pytest.mark.skipif(
+    not GSPLAT_14,
+    reason="SPLAT_TEST_GSPLAT14 does not name a folder with gsplat 1.4.0 (pip install --no-deps --target)",
+)
 AT_START = str(*at_start.__path__)
 
 # As gsplat's examples: `cli`, a device by name, a strategy, an exporter. It also starts a process and a thread.
@@ -170,13 +173,14 @@ def started(
 
 
 def test_it_becomes_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    command, environ = started(monkeypatch, "a.py", "--device", "cuda", "--list", "-m", options=("-X", "dev"))
-    assert command == ["-X", "dev", "a.py", "--device", "cuda", "--list", "-m"]
+    program = ["a.py", "--device", "cuda", "--list", "--at", "-1", "--", "-m"]
+    command, environ = started(monkeypatch, *program, options=("-X", "dev"))
+    assert command == ["-X", "dev", *program]
     assert environ == {
         "PYTHONPATH": f"{AT_START}:/before", "SPLAT_AS_GSPLAT": "1", "OMP_WAIT_POLICY": "passive",
     }  # fmt: skip
-    command, environ = started(monkeypatch, "--device", "cpu", "-m", "package.module", "-m", "x", "--device=cpu")
-    assert command == ["-m", "package.module", "-m", "x", "--device=cpu"]
+    command, environ = started(monkeypatch, "--device", "cpu", "-m", "package.module", "--", "x", "--device=cpu")
+    assert command == ["-m", "package.module", "--", "x", "--device=cpu"]
     assert environ["SPLAT_AS_GSPLAT"] == "cpu"
     assert environ["CUDA_VISIBLE_DEVICES"] == ""
 
@@ -193,8 +197,9 @@ def test_wrong_usage_is_one_sentence(
     words: list[str], gsplat: object, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(as_gsplat, "find_spec", lambda name: gsplat)
+    monkeypatch.setattr(sys, "argv", ["as_gsplat.py", *words])
     with pytest.raises(SystemExit, match="2"):
-        as_gsplat.main(words)
+        as_gsplat.main()
     usage, error = capsys.readouterr().err.splitlines()
     assert usage.startswith("usage: python -m splat.as_gsplat")
     assert message in error
