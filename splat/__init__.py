@@ -48,11 +48,12 @@ _PLACES: Final = {
 
 
 def _is_command() -> bool:
-    """Whether this process is `splat ...` or `python -m splat ...`."""
+    """Whether this process is `splat ...`, `python -m splat ...` or `python -m splat.as_gsplat ...`."""
     (program,) = getattr(sys, "argv", [""])[:1] or [""]
     if program == "-m":  # while Python looks for the module to run (its documentation, "Command line", -m)
         words = sys.orig_argv
-        return "-m" in words and words[words.index("-m") + 1 :][:1] == [__name__]
+        module = words[words.index("-m") + 1 :][:1] if "-m" in words else []
+        return module in ([__name__], [f"{__name__}.as_gsplat"])
     return PurePath(program).stem == __name__
 
 
@@ -134,10 +135,12 @@ def __getattr__(name: str) -> Any:
         value = globals()[name] = getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
         return value
     if not name.startswith("_"):
-        from ._missing_names import MISSING, lacking
+        from ._missing_names import MISSING, LackingAttribute, LackingImport, lacking
 
         if name in MISSING:
-            raise lacking(__name__, name)
+            # Who asks for `from splat import name` is a function of importlib (the import statement's, for packages).
+            imported = sys._getframe(1).f_code.co_name == "_handle_fromlist"
+            raise lacking(__name__, name, LackingImport if imported else LackingAttribute)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -17,11 +17,19 @@ MISSING: Final = {
     "Strategy": _STRATEGY,
     "fully_fused_projection_with_ut": _OTHER_CAMERAS,
     "rasterize_to_pixels_eval3d": _OTHER_CAMERAS,
-    "PngCompression": "`splat convert SCENE.ply -o SCENE.spz` compresses a scene",
-    "export_splats": "`splat convert` writes .ply, .compressed.ply, .splat and .spz",
+    "PngCompression": "`splat convert SCENE.ply SCENE.spz` compresses a scene",
+    "export_splats": "`splat convert` writes .ply, .compressed.ply, .splat, .sog and .spz",
 }
 
 
-def lacking(package: str, name: str) -> NotImplementedError:
+class LackingAttribute(NotImplementedError, AttributeError):
+    """So that `hasattr` is False."""
+
+
+class LackingImport(NotImplementedError, ImportError):
+    """So that `except ImportError` catches it. An AttributeError would become an ImportError that says nothing."""
+
+
+def lacking(package: str, name: str, kind: type[NotImplementedError] = NotImplementedError) -> NotImplementedError:
     """The error for one of them."""
-    return NotImplementedError(f"{package} has no {name}, as gsplat has: {MISSING[name]}")
+    return kind(f"{package} has no {name}, as gsplat has: {MISSING[name]}")

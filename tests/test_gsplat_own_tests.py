@@ -1,4 +1,4 @@
-"""gsplat 1.5.3's own tests: which tests of ours have their cases, and a run of them with splat's functions on the CPU.
+"""gsplat 1.5.3's own tests: which tests of ours have their cases, and a run of them by `splat.as_gsplat --device cpu`.
 
 They are in gsplat's sdist and not here. SPLAT_TEST_GSPLAT_SOURCE names the folder that it was unpacked to:
 
@@ -55,19 +55,6 @@ CASES: dict[str, list[str]] = {
     ],
     "test_compression.py::test_png_compression": [],
 }  # fmt: skip
-# Put where gsplat's own functions are, in the process that runs its tests: those read them from their modules.
-CONFTEST = """
-import importlib
-import splat
-import torch
-
-torch.set_num_threads(1)
-for name in ("", ".cuda._wrapper", ".cuda._torch_impl", ".rendering", ".relocation", ".strategy.ops"):
-    module = importlib.import_module("gsplat" + name)
-    for function in splat.__all__:
-        if hasattr(module, function) and not function.startswith("__"):
-            setattr(module, function, getattr(splat, function))
-"""
 
 
 def test_the_tests_named_here_exist() -> None:
@@ -95,13 +82,12 @@ def test_gsplat_s_own_tests_pass_but_for_rounding(tmp_path: Path) -> None:
     shutil.copy(real_scene("test_garden.npz"), tmp_path / "assets")
     folder = tmp_path / "tests"
     folder.mkdir()
-    (folder / "conftest.py").write_text(CONFTEST)
     for name in FILES:
         text = Path(SOURCE, "tests", name).read_text()
-        text = text.replace('torch.device("cuda:0")', 'torch.device("cpu")')
         (folder / name).write_text(text.replace("not torch.cuda.is_available()", "False"))
     options = ("-q", "-p", "no:cacheprovider", f"--junitxml={tmp_path / 'found.xml'}")
-    run([sys.executable, "-m", "pytest", folder, *options], cwd=tmp_path, check=False, limit=3600)
+    program = (sys.executable, "-m", "splat.as_gsplat", "--device", "cpu", "-m", "pytest", folder, *options)
+    run(program, cwd=tmp_path, check=False, limit=3600, env={"OMP_NUM_THREADS": "1"})
     cases = list(ET.parse(tmp_path / "found.xml").iter("testcase"))
     assert len(cases) == 188
     wrong, rounded = [], []

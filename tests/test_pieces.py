@@ -281,6 +281,27 @@ def test_the_pieces_together_are_rasterization(batch: tuple[int, ...], packed: b
 
 
 @pytest.mark.parametrize("packed", [False, True])
+def test_one_background_may_be_for_all_images(packed: bool) -> None:
+    """As gsplat wants it of a packed layout, where it refuses one for each."""
+    s, background = scene((2,)), torch.rand(3, requires_grad=True)
+    each = background.detach().expand(2, 3, 3).clone().requires_grad_()
+    for mode, drawn in (("RGB", 3), ("RGB+D", 4)):
+        one, other = (
+            splat.rasterization(**s.arguments, backgrounds=given, packed=packed, render_mode=mode)[0]
+            for given in (background, each)
+        )
+        assert one.shape[-1] == drawn
+        assert torch.equal(one, other)
+    one, other = (pixels(s, s.colors, packed, backgrounds=given)[0] for given in (background, each))
+    assert torch.equal(one, other)
+    for image in (one, other):
+        image.square().sum().backward()
+    assert background.grad is not None
+    assert each.grad is not None
+    torch.testing.assert_close(background.grad, each.grad.sum((0, 1)))
+
+
+@pytest.mark.parametrize("packed", [False, True])
 def test_masked_tiles_show_the_background_alone(packed: bool) -> None:
     s = scene()
     backgrounds = torch.rand(3, 3, generator=torch.Generator().manual_seed(4))

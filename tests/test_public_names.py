@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import ast
 import importlib.util
 import inspect
+import re
 import sys
 from pathlib import Path
 from typing import Literal, get_args, get_type_hints
@@ -48,8 +50,23 @@ def test_every_name_of_gsplat_is_there_or_is_said_not_to_be() -> None:
 def test_what_is_missing_is_an_error_that_says_what_there_is_instead(name: str) -> None:
     with pytest.raises(NotImplementedError, match=f"^splat has no {name}, as gsplat has: .+"):
         getattr(splat, name)
-    with pytest.raises(NotImplementedError):
+    with pytest.raises(NotImplementedError, match=f"^splat has no {name}, as gsplat has: .+"):
         exec(f"from splat import {name}")
+
+
+def test_programs_that_ask_whether_a_name_is_there_get_an_answer() -> None:
+    assert not hasattr(splat, "DefaultStrategy")
+    with pytest.raises(ImportError, match="splat has no DefaultStrategy"):
+        from splat import DefaultStrategy  # noqa: F401
+
+
+def test_commands_in_these_errors_are_right() -> None:
+    for words in re.findall(r"`splat ([^`]+)`", " ".join(MISSING.values())):
+        command, *arguments = words.split()
+        parser = argparse.ArgumentParser(exit_on_error=False)
+        importlib.import_module(f"splat.commands.{command}_command").add_arguments(parser)
+        if arguments:
+            parser.parse_args(arguments)
 
 
 def test_any_other_name_is_no_attribute() -> None:

@@ -23,6 +23,7 @@ from .checks import (
     MAX_COUNT,
     MAX_SIDE,
     MAX_TILES,
+    check_backgrounds,
     check_channels,
     check_count,
     check_dimensions,
@@ -285,5 +286,5 @@ def check_colors(
             )
         check_sh_degree(sh_degree, shape[-2])
     if backgrounds is not None and render_mode.startswith("RGB"):
-        check_shape("backgrounds", backgrounds, (*batch, c, shape[-1]), "[..., C, D], with colors' D,")
+        check_backgrounds(backgrounds, (*batch, c), shape[-1])
     return len(shape) == len(batch) + (3 if sh_degree is None else 4)

@@ -72,6 +72,12 @@ def check_shape(name: str, tensor: Tensor, shape: Sequence[int], words: str) -> 
         raise ValueError(f"{name} must have shape {words} = {list(shape)}, found {shape_of(tensor)}")
 
 
+def check_backgrounds(backgrounds: Tensor, images: Sequence[int], channels: int) -> None:
+    """Raise ValueError unless there is one background for each image, [..., D], or one for all, [D]."""
+    if tuple(backgrounds.shape) != (channels,):
+        check_shape("backgrounds", backgrounds, (*images, channels), "[D] or [..., D], one for each image,")
+
+
 def check_dimensions(name: str, tensor: Tensor, least: int, words: str) -> None:
     """Raise ValueError for a tensor with fewer than `least` dimensions."""
     if tensor.ndim < least:

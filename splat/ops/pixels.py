@@ -15,6 +15,7 @@ from .autocast import in_float32
 from .checks import (
     MAX_SIDE,
     MAX_TILE_SIZE,
+    check_backgrounds,
     check_channels,
     check_count,
     check_dimensions,
@@ -61,7 +62,7 @@ def rasterize_to_pixels(
         tile_size: side of a tile in pixels, 1 to 32.
         isect_offsets: int32 [..., rows, columns], of `isect_offset_encode`, with as many tiles as the image needs.
         flatten_ids: int32 [L], of `isect_tiles`.
-        backgrounds: float32 [..., D]; None: zeros.
+        backgrounds: float32 [..., D], or [D] for all images; None: zeros.
         masks: bool [..., rows, columns]; tiles where it is False show the background and give no gradients.
         packed: whether the Gaussians are packed.
         absgrad: the backward pass sets `means2d.absgrad`, of the shape of means2d, to the sums over the pixels of the
@@ -147,7 +148,7 @@ def check_blending(
     check_count("entries of flatten_ids", flatten_ids.shape[0])
     if backgrounds is not None:
         check_tensor("backgrounds", backgrounds, means2d)
-        check_shape("backgrounds", backgrounds, (*images, channels), "[..., D]")
+        check_backgrounds(backgrounds, images, channels)
     if masks is not None:
         check_tensor("masks", masks, means2d, torch.bool)
         check_shape("masks", masks, (*images, rows, columns), "[..., rows, columns]")
@@ -181,7 +182,7 @@ def rasterize(
         shaped(conics, *flat, 3),
         shaped(colors, *flat, channels),
         shaped(opacities, *flat),
-        None if backgrounds is None else shaped(backgrounds, count, channels),
+        None if backgrounds is None else shaped(backgrounds.expand(*images, channels), count, channels),
         None if masks is None else shaped(masks, count, rows, columns),
         width,
         height,

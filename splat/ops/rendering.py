@@ -101,7 +101,8 @@ def rasterization(
         sh_degree: 0 to 4, or None for direct values; may be below the degree of the coefficients.
         packed: layout of the entries of `meta`, see below. It does not change the images.
         tile_size: side of the square tiles in pixels, 1 to 32. It does not change the images.
-        backgrounds: [..., C, D] values behind everything, or None for zeros. The background of depth is always 0.
+        backgrounds: [..., C, D] values behind everything, [D] for all images, or None for zeros. The background of
+            depth is always 0.
         render_mode: "RGB" renders `colors`, "D" the accumulated depth :math:`\sum_i w_i z_i`, "ED" the
             expected depth :math:`\sum_i w_i z_i / \sum_i w_i`; "RGB+D" and "RGB+ED" append depth to the
             colours as the last channel.

@@ -1,0 +1,142 @@
+"""splat's functions in the modules of the installed gsplat, in place of those that compute; for `splat.as_gsplat`.
+
+Everything else there, such as strategies, exporter and helpers, stays, and gets splat's functions where it imports
+them. gsplat 1.5.3 has splat's parameters and shapes. For those of earlier releases a function takes the parameters that
+gsplat's own has, and returns its shapes.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, Final
+
+import torch
+
+import splat
+
+from .._missing_names import MISSING, lacking
+from . import gsplat14
+
+FUNCTIONS: Final = {
+    "gsplat.cuda._wrapper": (
+        "adam",
+        "fully_fused_projection",
+        "isect_offset_encode",
+        "isect_tiles",
+        "proj",
+        "quat_scale_to_covar_preci",
+        "rasterize_to_indices_in_range",
+        "rasterize_to_pixels",
+        "spherical_harmonics",
+        "world_to_cam",
+    ),
+    "gsplat.cuda._torch_impl": ("accumulate",),
+    "gsplat.rendering": ("rasterization",),
+    "gsplat.relocation": ("compute_relocation",),
+}
+"""Where gsplat defines what splat has too, under the same names. A release may lack some of them."""
+
+RENAMED: Final = {"n_cameras": "n_images", "camera_ids": "image_ids"}
+"""Parameters before gsplat 1.5.3."""
+
+replaced: Final[dict[str, str]] = {}
+"""What was replaced in this process, by what."""
+
+
+def change(module: Any) -> None:
+    """Put splat's functions into one of gsplat's modules, which has just been imported.
+
+    Raises:
+        ImportError: it is of a release that this was not made for.
+    """
+    name = module.__name__
+    release = _release(import_module("gsplat.version").__version__ if name != "gsplat.version" else module.__version__)
+    for function in FUNCTIONS.get(name, ()):
+        if hasattr(module, function):
+            theirs = getattr(module, function)
+            setattr(module, function, _fitted(theirs, getattr(splat, function), release))
+            replaced[f"{name}.{function}"] = f"splat.{function}"
+    if name == "gsplat.cuda._wrapper":
+        for function in MISSING:
+            if hasattr(module, function) and inspect.isfunction(getattr(module, function)):
+                setattr(module, function, _on_cuda_only(getattr(module, function)))
+                replaced[f"{name}.{function}"] = "NotImplementedError, without CUDA"
+    if name == "gsplat.distributed":
+        module.cli = _cli(module.cli)
+        replaced[f"{name}.cli"] = "one process, without CUDA"
+
+
+def print_list() -> None:
+    """Print what is replaced."""
+    for name in (*FUNCTIONS, "gsplat.distributed"):
+        import_module(name)
+    print(f"gsplat {import_module('gsplat.version').__version__}, with splat {splat.__version__}:")
+    for name, ours in replaced.items():
+        print(f"  {name:<55} {ours}")
+
+
+def _release(version: str) -> tuple[int, ...]:
+    release = tuple(int(part) for part in version.split(".")[:3] if part.isdecimal())
+    if release[:2] not in ((1, 4), (1, 5)):
+        raise ImportError(
+            f"splat.as_gsplat needs gsplat 1.4 or 1.5, whose functions it replaces; found {version}: "
+            "pip install gsplat==1.5.3"
+        )
+    return release
+
+
+def _fitted(theirs: Callable[..., Any], ours: Callable[..., Any], release: tuple[int, ...]) -> Callable[..., Any]:
+    """Ours, with the parameters and the results of theirs."""
+    if release >= (1, 5, 3):
+        return ours
+    name, one_radius = theirs.__name__, release < (1, 5)
+    if one_radius and name == "rasterization":
+        return gsplat14.rasterization
+    signature = inspect.signature(theirs)
+
+    @functools.wraps(theirs)
+    def fitted(*args: Any, **kwargs: Any) -> Any:
+        given = {RENAMED.get(each, each): value for each, value in signature.bind(*args, **kwargs).arguments.items()}
+        if one_radius and "radii" in given:
+            given["radii"] = torch.stack([given["radii"]] * 2, dim=-1)
+        found = ours(**given)
+        if name != "fully_fused_projection":
+            return found
+        parts = list(found)
+        if given.get("packed"):
+            del parts[0]  # batch_ids
+        if one_radius:
+            radii = 2 if given.get("packed") else 0
+            parts[radii] = parts[radii].amax(-1)
+        return tuple(parts)
+
+    return fitted
+
+
+def _on_cuda_only(theirs: Callable[..., Any]) -> Callable[..., Any]:
+    """What splat does not have stays gsplat's, which needs CUDA."""
+
+    @functools.wraps(theirs)
+    def refusing(*args: Any, **kwargs: Any) -> Any:
+        if torch.cuda.is_available():
+            return theirs(*args, **kwargs)
+        raise lacking("splat", theirs.__name__)
+
+    return refusing
+
+
+def _cli(theirs: Callable[..., bool]) -> Callable[..., bool]:
+    """gsplat's `cli` calls a function in one process for each GPU, and refuses to without any."""
+
+    @functools.wraps(theirs)
+    def cli(fn: Callable[[int, int, int, Any], None], args: Any, verbose: bool = False) -> bool:
+        if torch.cuda.is_available() or "OMPI_COMM_WORLD_SIZE" in os.environ:
+            return theirs(fn, args, verbose)
+        fn(0, 0, 1, args)
+        return True
+
+    return cli
