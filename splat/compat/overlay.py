@@ -25,17 +25,21 @@ FUNCTIONS: Final = {
     "gsplat.cuda._wrapper": (
         "adam",
         "fully_fused_projection",
+        "fully_fused_projection_2dgs",
         "isect_offset_encode",
         "isect_tiles",
         "proj",
         "quat_scale_to_covar_preci",
         "rasterize_to_indices_in_range",
+        "rasterize_to_indices_in_range_2dgs",
         "rasterize_to_pixels",
+        "rasterize_to_pixels_2dgs",
         "spherical_harmonics",
         "world_to_cam",
     ),
     "gsplat.cuda._torch_impl": ("accumulate",),
-    "gsplat.rendering": ("rasterization",),
+    "gsplat.cuda._torch_impl_2dgs": ("accumulate_2dgs",),
+    "gsplat.rendering": ("rasterization", "rasterization_2dgs"),
     "gsplat.relocation": ("compute_relocation",),
 }
 """Where gsplat defines what splat has too, under the same names. A release may lack some of them."""
@@ -104,7 +108,9 @@ def _fitted(theirs: Callable[..., Any], ours: Callable[..., Any], release: tuple
         if one_radius and "radii" in given:
             given["radii"] = torch.stack([given["radii"]] * 2, dim=-1)
         found = ours(**given)
-        if name != "fully_fused_projection":
+        if one_radius and name == "rasterization_2dgs":
+            found[-1]["radii"] = found[-1]["radii"].amax(-1)
+        if not name.startswith("fully_fused_projection"):
             return found
         parts = list(found)
         if given.get("packed"):

@@ -57,7 +57,7 @@ def rasterize_to_pixels_2dgs(
         tile_size: side of a tile in pixels, 1 to 32.
         isect_offsets: int32 [..., rows, columns], of `isect_offset_encode`.
         flatten_ids: int32 [L], of `isect_tiles`.
-        backgrounds: float32 [..., D]; None: zeros.
+        backgrounds: float32 [..., D], or [D] for all images; None: zeros.
         masks: bool [..., rows, columns]; tiles where it is False show the background and give no gradients.
         packed: whether the Gaussians are packed.
         absgrad: the backward pass sets `means2d.absgrad`, as `rasterize_to_pixels` does.
@@ -114,7 +114,9 @@ def rasterize_2dgs(
         torch.cat([colors, normals], dim=-1).reshape(*flat, channels + 3),
         shaped(opacities, *flat),
         colors[..., -1].reshape(flat),
-        None if backgrounds is None else pad(backgrounds, (0, 3)).reshape(count, channels + 3),
+        None
+        if backgrounds is None
+        else pad(backgrounds, (0, 3)).expand(*images, channels + 3).reshape(count, channels + 3),
         None if masks is None else shaped(masks, count, rows, columns),
         *size,
         shaped(isect_offsets, count, rows, columns),
