@@ -166,5 +166,5 @@ def _refused(artifact: Artifact, path: Path, said: str) -> IncompatibleArtifactE
         "the compiled kernels cannot be loaded",
         required=f"a library that the dynamic loader accepts: {path}",
         found=said,
-        remedies=["make the libraries that it needs available here" if artifact.store else REINSTALL],
+        remedies=["make the libraries that it needs available here" if artifact.guard else REINSTALL],
     )
