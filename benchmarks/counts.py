@@ -31,6 +31,7 @@ from measure import table
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import splat
+from splat.ops.image_loss import image_loss
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from simt.compile_simt import build, newest_ptx
@@ -50,7 +51,7 @@ STEPS = {
     "backward: images": "13differentiateILi3ELb0ELb0E|3dgs_bwd_kernelILj3E",
     "backward: Gaussians": "project_backwardILb0E|fused_bwd|harmonics_bwd",
 }
-OURS = r"^_ZN5splat7kernels.*(" + "|".join(STEPS.values()) + ")"
+OURS = r"^_ZN5splat7kernels.*(" + "|".join(STEPS.values()) + "|image_loss)"
 RATES = {"H100": (3.0e12, 132 * 4 * 1.755e9), "H200": (4.3e12, 132 * 4 * 1.98e9)}  # bytes, warp instructions a second
 
 
@@ -103,11 +104,13 @@ def counts_of(package: str, executed: Executed) -> list[dict[str, str | int]]:
 
 
 def run_ours(folder: Path, library: Path, scene: gpu_scenes.Arguments) -> Executed:
-    """Forward and backward, by the operators that the library has."""
+    """Forward and backward, by the operators that the library has; and the loss of such a picture."""
     ptx = newest_ptx(library, find_cuobjdump())
     executor = build(folder / "splat", OPERATORS, ptx, OURS, count=True)
     with Redirected():
         gpu_scenes.differentiate(splat.rasterization, scene)
+        image, target = torch.rand(2, 1, scene["height"], scene["width"], 3)
+        image_loss(image.requires_grad_(), target, None, 0.8, -0.2).backward()  # type: ignore[no-untyped-call]
     return Executed(ptx, work_of(executor), sass_of(library))
 
 

@@ -11,7 +11,17 @@ from typing import Any
 import pytest
 import scenes
 import torch
-from operator_arguments import CASES, PARAMETERS, Arguments, gaussians, intersect_arguments, pack_arguments, random_v
+from operator_arguments import (
+    CASES,
+    PARAMETERS,
+    Arguments,
+    gaussians,
+    image_loss_and_gradient,
+    image_loss_arguments,
+    intersect_arguments,
+    pack_arguments,
+    random_v,
+)
 from rasterize_reference import assert_near, by_reference
 from scenes import Scene, random_scene
 from torch import Tensor
@@ -136,6 +146,16 @@ def test_many_sets_of_nothing_are_no_work() -> None:
     with pytest.raises(RuntimeError, match=r"sets of .* Gaussians are more than"):
         OPS.pack_backward(index.expand(0, 1, 2), index.expand(0, 1), 2**33, *rows, None)
     assert OPS.pack_backward(index.expand(0, 1, 2), index.expand(0, 1), 2**31 - 1, *rows, None)[0].numel() == 0
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("shape", [(1, 5, 3, 1), (2, 300, 411, 3)])
+def test_the_loss_of_images_has_the_bits_of_the_cpu(shape: tuple[int, ...], masked: bool) -> None:
+    """As its PTX has them that is executed: all that it rounds is rounded as IEEE 754 says."""
+    arguments = image_loss_arguments(shape, masked)
+    found = cpu(image_loss_and_gradient(OPS, on(DEVICE, arguments)))
+    for one, other in zip(found, image_loss_and_gradient(OPS, arguments), strict=True):
+        assert torch.equal(one, other)
 
 
 # Streams and graphs

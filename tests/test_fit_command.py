@@ -66,15 +66,15 @@ def test_a_scene_is_fitted_and_judged_by_pictures_it_has_not_seen(
 def test_a_picture_that_does_not_fit_into_memory_is_not_read(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fit_work, "available_memory", lambda: 100 << 20)
+    monkeypatch.setattr(fit_work, "available_memory", lambda: 50 << 20)
     Image.new("RGB", (500, 400)).save(tmp_path / "a.png")
     scene_file(tmp_path / "a.npz", changes={"images": np.zeros((9, 400, 500, 3), np.uint8)})
     for name, words, they in (("a.png", "a picture of", "it"), ("a.npz", "9 pictures of up to", "them")):
         assert run(tmp_path / name, "-o", tmp_path / "a.ply", "--steps", "1") == 1
         err = capsys.readouterr().err
-        needs = "needs about 0.2" if name == "a.png" else "need about 0.2"
+        needs = "needs about 0.1" if name == "a.png" else "need about 0.1"
         assert err == (
-            f"splat: {tmp_path / name}: {words} 0.2 megapixels {needs} GiB, found 0.1 GiB of memory; make {they} "
+            f"splat: {tmp_path / name}: {words} 0.2 megapixels {needs} GiB, found 0.0 GiB of memory; make {they} "
             "smaller first\n"
         )
     small = tmp_path / "b.png"

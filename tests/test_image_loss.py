@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import reference_ssim as reference
 import torch
-from operator_arguments import OPS, Arguments, image_loss_arguments
+from operator_arguments import OPS, Arguments, image_loss_and_gradient, image_loss_arguments
 from torch import Tensor, library
 
 import splat
@@ -20,13 +20,6 @@ _kernels.require(torch.device("cpu"))
 
 # Smaller than the window and than a register, as a tile and a strip, and just beyond; channels beside each other.
 SHAPES = [(1, 1, 1, 1), (2, 12, 11, 1), (1, 32, 32, 2), (1, 33, 65, 3), (2, 75, 41, 3)]
-
-
-def found_by(operators: Any, arguments: Arguments) -> tuple[Tensor, Tensor, Tensor]:
-    """The value, what is kept for the gradient, and the gradient, by the operators of a library."""
-    value, weights, partials = operators.image_loss(**arguments)
-    pictures = (arguments["image"], arguments["target"], arguments["mask"])
-    return value, partials, operators.image_loss_backward(*pictures, weights, partials, torch.tensor(1.7))
 
 
 def assert_same(found: tuple[Tensor, ...], expected: tuple[Tensor, ...]) -> None:
@@ -44,7 +37,7 @@ def test_loss_and_gradient_are_those_of_the_reference(shape: tuple[int, ...], ma
     if 2 * margin >= min(shape[1:3]):
         margin = 0
     arguments = image_loss_arguments(shape, masked, margin)
-    value, _, gradient = found_by(OPS, arguments)
+    value, _, gradient = image_loss_and_gradient(OPS, arguments)
     image = arguments["image"].double().requires_grad_()
     expected = reference.image_loss(
         image, arguments["target"].double(), arguments["mask"], *list(arguments.values())[3:6]
@@ -109,9 +102,9 @@ def test_what_is_not_finite_shows() -> None:
 
 def test_what_a_mask_hides_may_be_anything() -> None:
     arguments = image_loss_arguments((1, 33, 65, 3), masked=True)
-    expected = found_by(OPS, arguments)
+    expected = image_loss_and_gradient(OPS, arguments)
     hidden = arguments["image"].masked_fill(~arguments["mask"][..., None], torch.nan)
-    assert_same(found_by(OPS, arguments | {"image": hidden}), expected)
+    assert_same(image_loss_and_gradient(OPS, arguments | {"image": hidden}), expected)
 
 
 # The same bits
@@ -136,7 +129,7 @@ def test_vectors_of_any_width_give_the_same_bits(
             instruction_set(name)
         except RuntimeError:
             continue
-        found[name] = found_by(OPS, arguments)
+        found[name] = image_loss_and_gradient(OPS, arguments)
     if "avx512" in found:
         assert_same(found["avx512"], found["avx2"])
     for one, other in zip(found["baseline"], found.get("avx2", found["baseline"]), strict=True):  # which is not fused
@@ -150,10 +143,10 @@ def test_the_cuda_library_gives_the_bits_of_the_cpu(simt_ptx: ModuleType, shape:
         pytest.skip("this CPU has no fused operations")
     executed = getattr(torch.ops, simt_ptx.__name__)
     arguments = image_loss_arguments(shape, masked, margin=5 if shape[1] > 30 else 0)
-    expected = found_by(OPS, arguments)
+    expected = image_loss_and_gradient(OPS, arguments)
     for seed in (0, 7):  # orders of blocks and threads
         simt_ptx.set_seed(seed)
-        assert_same(found_by(executed, arguments), expected)
+        assert_same(image_loss_and_gradient(executed, arguments), expected)
     simt_ptx.set_seed(0)
     without = executed.image_loss(**arguments | {"gradient": False})
     assert torch.equal(without[0], expected[0])
@@ -225,4 +218,4 @@ def test_the_operator_checks_its_arguments(changes: Arguments, message: str) -> 
 def test_a_gradient_needs_what_the_forward_pass_keeps() -> None:
     arguments = image_loss_arguments((1, 20, 20, 3)) | {"gradient": False}
     with pytest.raises(RuntimeError, match="partials must have shape"):
-        found_by(OPS, arguments)
+        image_loss_and_gradient(OPS, arguments)

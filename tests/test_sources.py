@@ -16,7 +16,7 @@ pytestmark = pytest.mark.once
 
 CSRC = REPOSITORY / "csrc"
 SOURCES = sorted(path for path in CSRC.rglob("*") if path.suffix in {".h", ".cuh", ".cpp", ".cu"})
-INSTRUCTION_SETS = sorted((CSRC / "cpu").glob("rasterize_block_*.cpp"))
+INSTRUCTION_SETS = sorted((CSRC / "cpu").glob("lanes_*.cpp"))
 FLAGS = {"avx2": ["-mavx2", "-mfma"], "avx512": ["-mavx512f", "-mavx512vl", "-mavx512bw", "-mavx512dq"]}
 
 
@@ -100,7 +100,7 @@ def test_code_for_one_instruction_set_cannot_leak_into_another(path: Path) -> No
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the instruction sets are those of x86-64")
 @pytest.mark.skipif(not (shutil.which("c++") and shutil.which("nm")), reason="needs a C++ compiler and nm")
 @pytest.mark.parametrize("path", INSTRUCTION_SETS, ids=lambda path: path.stem)
-def test_objects_of_instruction_sets_define_two_functions(path: Path, tmp_path: Path) -> None:
+def test_objects_of_instruction_sets_define_their_functions_alone(path: Path, tmp_path: Path) -> None:
     name = path.stem.rsplit("_", 1)[1]
     # Without optimisation nothing is inlined away that could have been shared.
     subprocess.run(
@@ -114,7 +114,8 @@ def test_objects_of_instruction_sets_define_two_functions(path: Path, tmp_path: 
     )
     symbols = [line.split(maxsplit=2) for line in listed.stdout.splitlines()]
     functions = sorted(symbol.partition("(")[0] for _, kind, symbol in symbols if kind in "TtWw")
-    assert functions == [f"splat::{name}::rasterize_block", f"splat::{name}::rasterize_block_backward"]
+    loops = ("image_loss_strip", "rasterize_block")
+    assert functions == [f"splat::{name}::{loop}{suffix}" for loop in loops for suffix in ("", "_backward")]
 
 
 @pytest.mark.every_program

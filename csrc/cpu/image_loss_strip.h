@@ -6,7 +6,7 @@
 
 namespace splat {
 
-// The rows of a strip: whole runs of kRunRows. More would need more strips for as many threads, fewer blur more rows twice.
+// The rows of a strip: whole runs of kRunRows. With fewer, more are blurred twice; with more, threads have no work.
 constexpr int kStripRows = 4 * kRunRows;
 
 SPLAT_HD int64_t strips_per_image(const ImageLossInputs& in) { return divide_up(in.height, kStripRows); }

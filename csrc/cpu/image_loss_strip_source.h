@@ -1,6 +1,6 @@
 // Source of image_loss_strip and image_loss_strip_backward; lanes.h says how it is compiled.
 //
-// The window is separable: each row is blurred along itself once, into a ring of as many rows as the window has, and these
+// The window is separable: each row is blurred along itself, into a ring of as many rows as the window has, and these
 // are blurred across. The channels of a pixel are neighbours in a row, those of the next pixel `channels` values away.
 #include "image_loss_strip.h"
 #include "lanes.h"
@@ -49,7 +49,8 @@ struct Window {
 
 template <int kMaps>
 SPLAT_HD Window<kMaps> make_window(const ImageLossInputs& in, float* scratch) {
-  const Window<kMaps> window = {in.channels, row_span(in), padded_span(in), scratch, scratch + kWindowMeans * padded_span(in)};
+  const int64_t padded = padded_span(in);
+  const Window<kMaps> window = {in.channels, row_span(in), padded, scratch, scratch + kWindowMeans * padded};
   fill(window.rows, kMaps * window.padded, 0.0f);
   return window;
 }

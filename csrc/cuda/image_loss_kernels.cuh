@@ -15,6 +15,7 @@ constexpr int kLossSide = 32;                             // of a tile; a warp h
 constexpr int kLossReach = kLossSide + 2 * kWindowRadius; // of the window of a tile
 constexpr int kLossRuns = kLossSide / kRunRows;           // of a row or column of the tile
 constexpr int kLossThreads = 192;
+constexpr int kLossBlocks = 3;  // of a multiprocessor, as many as registers allow without spills
 static_assert(kLossSide == kWarp && kLossThreads >= kLossReach * kLossRuns, "each thread has one run at most");
 
 struct LossTile {
@@ -33,6 +34,12 @@ SPLAT_HD LossTile loss_tile(const ImageLossInputs& in, int64_t tile) {
   return {row / rows, static_cast<int>(tile % loss_columns(in)) * kLossSide, static_cast<int>(row % rows) * kLossSide};
 }
 
+// A pixel in the tile, in its image, and of all images.
+struct LossPlace {
+  int row, column, y, x;
+  int64_t pixel;
+};
+
 // What lanes read that have neighbouring rows is in different banks.
 template <int kMaps>
 using StagedMaps = float[kMaps][kLossReach][kLossReach + 1];
@@ -40,23 +47,36 @@ template <int kMaps>
 using BlurredMaps = float[kMaps][kLossReach][kLossSide + 1];
 
 // Copies a channel of each map [I, H, W, D] for the windows of a tile, with 0 outside of the image and where the mask,
-// if there is one, is false.
+// if there is one, is false. A warp copies a row at a time; addresses only grow, because to compute each
+// takes longer than to copy.
 template <int kMaps>
 static __device__ __forceinline__ void stage_maps(const ImageLossInputs& in, const LossTile& tile, int64_t channel,
                                                   const bool* mask, const float* const (&maps)[kMaps],
                                                   StagedMaps<kMaps>& staged) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  for (int row = static_cast<int>(threadIdx.x) / kWarp; row < kLossReach; row += kLossThreads / kWarp) {
-    const int y = tile.top + row - kWindowRadius;
-    const int64_t start = (tile.image * in.height + y) * in.width;
-    for (int column = lane; column < kLossReach; column += kWarp) {
-      const int x = tile.left + column - kWindowRadius;
-      const bool inside = y >= 0 && y < in.height && x >= 0 && x < in.width && (mask == nullptr || mask[start + x]);
+  constexpr int kStep = kLossThreads / kWarp, kParts = 2;
+  static_assert(kLossReach <= kParts * kWarp, "each lane has a column of each part of a row");
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
+  const int x = tile.left + lane - kWindowRadius;
+  int y = tile.top + warp - kWindowRadius;
+  int64_t pixel = (tile.image * in.height + y) * in.width + x;
+  const float* from[kMaps];
 #pragma unroll
-      for (int map = 0; map < kMaps; ++map) {
-        staged[map][row][column] = inside ? maps[map][(start + x) * in.channels + channel] : 0.0f;
-      }
+  for (int map = 0; map < kMaps; ++map) from[map] = maps[map] + pixel * in.channels + channel;
+  const int64_t next_part = kWarp * in.channels, next_row = kStep * in.width * in.channels;
+  for (int row = warp; row < kLossReach; row += kStep) {
+#pragma unroll
+    for (int part = 0; part < kParts; ++part) {
+      const int column = part * kWarp + lane;
+      const bool inside = y >= 0 && y < in.height && x + part * kWarp >= 0 && x + part * kWarp < in.width &&
+                          (mask == nullptr || mask[pixel + part * kWarp]);
+      if (column >= kLossReach) continue;
+#pragma unroll
+      for (int map = 0; map < kMaps; ++map) staged[map][row][column] = inside ? from[map][part * next_part] : 0.0f;
     }
+    y += kStep;
+    pixel += kStep * in.width;
+#pragma unroll
+    for (int map = 0; map < kMaps; ++map) from[map] += next_row;
   }
 }
 
@@ -94,7 +114,7 @@ static __device__ __forceinline__ void blur_rows(const Read& read, BlurredMaps<k
   }
 }
 
-// Blurs what blur_rows left along its columns, a lane for a column; calls finish(row, column, sums) for each pixel of the
+// Blurs what blur_rows left along its columns, a lane for a column; calls finish(place, sums) for each pixel of the
 // tile that is in the image.
 template <int kMaps, class Finish>
 static __device__ __forceinline__ void blur_columns(const ImageLossInputs& in, const LossTile& tile,
@@ -102,6 +122,8 @@ static __device__ __forceinline__ void blur_columns(const ImageLossInputs& in, c
   if (threadIdx.x >= kLossSide * kLossRuns) return;
   const int column = static_cast<int>(threadIdx.x) % kLossSide;
   const int first = static_cast<int>(threadIdx.x) / kLossSide * kRunRows;
+  LossPlace place = {first, column, tile.top + first, tile.left + column, 0};
+  place.pixel = (tile.image * in.height + place.y) * in.width + place.x;
   float sums[kRunRows][kMaps];
   blur_run<kMaps>(
       [&](int i, float(&values)[kMaps]) {
@@ -111,7 +133,10 @@ static __device__ __forceinline__ void blur_columns(const ImageLossInputs& in, c
       sums);
 #pragma unroll
   for (int j = 0; j < kRunRows; ++j) {
-    if (tile.top + first + j < in.height && tile.left + column < in.width) finish(first + j, column, sums[j]);
+    if (place.y < in.height && place.x < in.width) finish(place, sums[j]);
+    ++place.row;
+    ++place.y;
+    place.pixel += in.width;
   }
 }
 
@@ -132,7 +157,7 @@ static __device__ __forceinline__ ImageLossSums block_sum(const ImageLossSums& o
 }
 
 // One block for each of the tiles: sums [loss_tiles], and the partials, if they are not null.
-__global__ void __launch_bounds__(kLossThreads)
+__global__ void __launch_bounds__(kLossThreads, kLossBlocks)
     image_loss(ImageLossInputs in, float* partials, ImageLossSums* sums) {
   __shared__ StagedMaps<2> staged;
   __shared__ BlurredMaps<kWindowMeans> blurred;
@@ -155,18 +180,16 @@ __global__ void __launch_bounds__(kLossThreads)
     __syncthreads();
     float absolute_run = 0.0f, similarity_run = 0.0f;
     int counted = 0;
-    blur_columns<kWindowMeans>(in, tile, blurred, [&](int row, int column, const float(&moments)[kWindowMeans]) {
-      const int y = tile.top + row, x = tile.left + column;
-      const int64_t pixel = (tile.image * in.height + y) * in.width + x;
-      absolute_run += absolute(staged[0][row + kWindowRadius][column + kWindowRadius] -
-                               staged[1][row + kWindowRadius][column + kWindowRadius]);
+    blur_columns<kWindowMeans>(in, tile, blurred, [&](const LossPlace& at, const float(&moments)[kWindowMeans]) {
+      const int row = at.row + kWindowRadius, column = at.column + kWindowRadius;
+      absolute_run += absolute(staged[0][row][column] - staged[1][row][column]);
       const Similarity<float> found = similarity(moments);
-      const bool counts = in_margins(in, y, x) && (in.mask == nullptr || in.mask[pixel]);
+      const bool counts = in_margins(in, at.y, at.x) && (in.mask == nullptr || in.mask[at.pixel]);
       const float weight = counts ? 1.0f : 0.0f;
       similarity_run += weight * found.value;
       counted += counts;
       if (partials == nullptr) return;
-      float* to = partials + pixel * in.channels + channel;
+      float* to = partials + at.pixel * in.channels + channel;
       to[0] = weight * found.by_mean;
       to[total] = weight * found.by_squares;
       to[2 * total] = weight * found.by_product;
@@ -194,7 +217,8 @@ __global__ void finish_image_loss(ImageLossInputs in, const ImageLossSums* sums,
 }
 
 // One block for each of the tiles: v_image.
-__global__ void __launch_bounds__(kLossThreads) image_loss_backward(ImageLossInputs in, ImageLossGradients gradients) {
+__global__ void __launch_bounds__(kLossThreads, kLossBlocks)
+    image_loss_backward(ImageLossInputs in, ImageLossGradients gradients) {
   __shared__ StagedMaps<kPartials> staged;
   __shared__ BlurredMaps<kPartials> blurred;
   const LossTile tile = loss_tile(in, blockIdx.x);
@@ -212,13 +236,12 @@ __global__ void __launch_bounds__(kLossThreads) image_loss_backward(ImageLossInp
         },
         blurred);
     __syncthreads();
-    blur_columns<kPartials>(in, tile, blurred, [&](int row, int column, const float(&partials)[kPartials]) {
-      const int64_t pixel = (tile.image * in.height + tile.top + row) * in.width + tile.left + column;
-      const int64_t i = pixel * in.channels + channel;
+    blur_columns<kPartials>(in, tile, blurred, [&](const LossPlace& at, const float(&partials)[kPartials]) {
+      const int64_t i = at.pixel * in.channels + channel;
       const float x = in.image[i], y = in.target[i];
       const float v = fused(partials[2], y, fused(partials[1], x, partials[0]));
       const float sign = x > y ? by_absolute : (y > x ? -by_absolute : 0.0f);
-      gradients.v_image[i] = in.mask == nullptr || in.mask[pixel] ? fused(by_similarity, v, sign) : 0.0f;
+      gradients.v_image[i] = in.mask == nullptr || in.mask[at.pixel] ? fused(by_similarity, v, sign) : 0.0f;
     });
   }
 }

@@ -8,7 +8,7 @@ from typing import Final
 
 from ..scene.gaussians import SceneError
 
-STEP_BYTES: Final = 800
+STEP_BYTES: Final = 300
 """Of memory that a step takes for each pixel of a picture, measured: SSIM, the blending and their gradients."""
 PHOTOGRAPH: Final = "photograph"
 """The noun of pictures that options make smaller."""

@@ -150,6 +150,13 @@ def image_loss_arguments(shape: tuple[int, ...], masked: bool = False, margin: i
     return {"image": image, "target": target, "mask": mask} | weights | {"margin": margin, "gradient": True}
 
 
+def image_loss_and_gradient(operators: Any, arguments: Arguments) -> tuple[Tensor, Tensor, Tensor]:
+    """The value, what is kept for the gradient, and the gradient, by the operators of a library."""
+    value, weights, partials = operators.image_loss(**arguments)
+    pictures = (arguments["image"], arguments["target"], arguments["mask"])
+    return value, partials, operators.image_loss_backward(*pictures, weights, partials, torch.full_like(value, 1.7))
+
+
 CASES: dict[str, Arguments] = {
     "plain": {},
     "packed": {"packed": True, "images": 2, "has_background": False},
