@@ -302,6 +302,10 @@ def test_functions_have_the_shapes_of_the_release(version: str, packed: bool, mo
     torch.testing.assert_close(picture, expected, rtol=0, atol=1e-6)
 
 
+def test_functions_of_1_5_3_are_splat_s_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert gsplat_of("1.5.3+pt24cu124", monkeypatch).isect_tiles is splat.isect_tiles
+
+
 @pytest.mark.parametrize("version", ["1.3.0", "1.6.0"])
 def test_another_release_is_an_error(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ImportError, match=f"needs gsplat 1.4 or 1.5, .* found {version}: pip install"):

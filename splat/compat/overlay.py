@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import re
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Final
@@ -84,7 +85,7 @@ def print_list() -> None:
 
 
 def _release(version: str) -> tuple[int, ...]:
-    release = tuple(int(part) for part in version.split(".")[:3] if part.isdecimal())
+    release = tuple(map(int, re.findall(r"\d+", version)[:3]))  # 1.5.3+pt24cu124 is a version, too
     if release[:2] not in ((1, 4), (1, 5)):
         raise ImportError(
             f"splat.as_gsplat needs gsplat 1.4 or 1.5, whose functions it replaces; found {version}: "
