@@ -81,7 +81,7 @@ def test_a_disk_that_does_not_answer_is_said_and_nothing_is_put_away(
 @pytest.mark.parametrize(
     ("part", "code"),
     [
-        ("/.work/", errno.EDQUOT), ("/.build/kernelwheel-", errno.EIO), ("/whole.json", errno.EIO),
+        ("/.work/", errno.EDQUOT), ("/.build/kernelwheel-", errno.EIO), ("/reusable.json", errno.EIO),
     ],
 )  # fmt: skip
 def test_a_disk_that_takes_nothing_more_is_said_and_leaves_nothing_half(
@@ -91,7 +91,7 @@ def test_a_disk_that_takes_nothing_more_is_said_and_leaves_nothing_half(
     done = small.python(TWICE, **fault.environment())
 
     first, second = done.stdout.splitlines()
-    if part == "/whole.json":  # then the next compile begins from nothing, and that is all
+    if part == "/reusable.json":  # then the next compile begins from nothing, and that is all
         assert first == "no error"
     else:
         assert first.startswith(("StoreError", "BuildError"))

@@ -283,7 +283,7 @@ def test_a_torch_with_the_same_headers_keeps_the_objects_and_one_with_others_doe
     shutil.rmtree(tmp_path / "first")
     info = project.work / "build" / ".skbuild-info.json"  # scikit-build-core would begin anew in another place
     info.write_text(json.dumps({**json.loads(info.read_text()), "skbuild_path": str(tmp_path / "first")}))
-    record = project.work / "whole.json"
+    record = project.work / "reusable.json"
     values = json.loads(record.read_text())
     values["files"][info.name] = file_sha256(info)
     record.write_text(json.dumps(values, sort_keys=True))
@@ -308,7 +308,7 @@ def cut_off(path: Path) -> None:
 
 @pytest.mark.parametrize("harm", ["half a record", "an object", "a file too many"])
 def test_nothing_is_used_again_that_may_not_be_whole(project: Project, harm: str) -> None:
-    record = project.work / "whole.json"
+    record = project.work / "reusable.json"
     (object_file,) = project.work.rglob("one.cpp.o")
     if harm == "half a record":
         record.write_text(record.read_text()[:-9])
@@ -335,11 +335,11 @@ def test_the_folder_of_a_compile_is_its_user_s_alone_whatever_the_umask(project:
 def test_nothing_is_marked_whole_while_compilers_work_in_it(project: Project) -> None:
     marked = []
     project.change("two.cpp", "return 2", "return 22")
-    project.compile(lambda line: marked.append((project.work / "whole.json").exists()))
+    project.compile(lambda line: marked.append((project.work / "reusable.json").exists()))
 
     assert marked
     assert not any(marked)
-    assert (project.work / "whole.json").exists()
+    assert (project.work / "reusable.json").exists()
 
 
 def test_after_a_compile_error_only_the_file_with_the_error_is_compiled_again(project: Project) -> None:

@@ -54,7 +54,7 @@ def assert_tidy(editable: Editable) -> None:
     assert {path.name for path in root.iterdir()} == {".lock", ".maker", ".work", entry.folder.name}
     assert list((root / ".work").iterdir()) == []
     (work,) = (path for path in editable.builds.iterdir() if path.suffix != ".lock")
-    assert {path.name for path in work.iterdir()} == {"src", "build", "older", "build.log", "whole.json"}
+    assert {path.name for path in work.iterdir()} == {"src", "build", "older", "build.log", "reusable.json"}
 
 
 # Many at once

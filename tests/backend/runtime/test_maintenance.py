@@ -244,7 +244,7 @@ def make_build(store: Store, name: str, days: float) -> Path:
     path = store.builds / name
     (path / "build").mkdir(parents=True)
     (path / "build" / "one.o").write_bytes(b"1234")
-    (path / "whole.json").touch()
+    (path / "reusable.json").touch()
     then = time.time() - days * DAY
     os.utime(path, (then, then))
     return path
