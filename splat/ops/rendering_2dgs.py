@@ -129,10 +129,10 @@ def rasterization_2dgs(
     )
     if render_mode.endswith("ED"):
         images = torch.cat([images[..., :-1], images[..., -1:] / alphas.clamp_min(1e-10)], dim=-1)
-    turns = torch.linalg.inv(viewmats)[..., :3, :3]
+    rotations = torch.linalg.inv(viewmats)[..., :3, :3]
     surf_normals = None
     if renders_color and renders_depth:
-        surf_normals = _surface_normals(images[..., -1:] if depth_mode == "expected" else medians, turns, Ks)
+        surf_normals = _surface_normals(images[..., -1:] if depth_mode == "expected" else medians, rotations, Ks)
     meta: dict[str, Any] = {
         "batch_ids": LazyValue(partial(visible.batch_ids, sizes)) if packed else None,
         "camera_ids": LazyValue(partial(visible.camera_ids, sizes)) if packed else None,
@@ -157,7 +157,7 @@ def rasterization_2dgs(
         "render_distort": distortions,
         "gradient_2dgs": densify,
     }
-    return images, alphas, _turned(image_normals, turns), surf_normals, distortions, medians, lazy_meta(meta)
+    return images, alphas, _in_world(image_normals, rotations), surf_normals, distortions, medians, lazy_meta(meta)
 
 
 def _gaussians(values: Tensor, visible: Visible, sizes: Sizes, per_camera: bool) -> Tensor:
@@ -185,12 +185,12 @@ def _colors(
     return (spherical_harmonics(sh_degree, directions, values) + 0.5).clamp_min(0.0)
 
 
-def _turned(vectors: Tensor, turns: Tensor) -> Tensor:
+def _in_world(vectors: Tensor, rotations: Tensor) -> Tensor:
     """Vectors [..., H, W, 3] of cameras, in world coordinates."""
-    return (turns[..., None, None, :, :] * vectors[..., None, :]).sum(-1)
+    return (rotations[..., None, None, :, :] * vectors[..., None, :]).sum(-1)
 
 
-def _surface_normals(depths: Tensor, turns: Tensor, Ks: Tensor) -> Tensor:
+def _surface_normals(depths: Tensor, rotations: Tensor, Ks: Tensor) -> Tensor:
     """Unit normals [..., H, W, 3] of the surface of depths [..., H, W, 1], in world coordinates; zeros at the edges."""
     height, width = depths.shape[-3:-1]
     x = torch.arange(width, device=depths.device) + 0.5
@@ -201,4 +201,4 @@ def _surface_normals(depths: Tensor, turns: Tensor, Ks: Tensor) -> Tensor:
     down = points[..., 2:, 1:-1, :] - points[..., :-2, 1:-1, :]
     right = points[..., 1:-1, 2:, :] - points[..., 1:-1, :-2, :]
     # In the world: a product of two turned vectors is the turned product.
-    return pad(normalize(_turned(torch.cross(down, right, dim=-1), turns), dim=-1), (0, 0, 1, 1, 1, 1))
+    return pad(normalize(_in_world(torch.cross(down, right, dim=-1), rotations), dim=-1), (0, 0, 1, 1, 1, 1))

@@ -128,7 +128,7 @@ def _extensions(
     project: Path, run: SetupRun, without_cuda: SetupRun | None, notes: AdoptionNotes
 ) -> tuple[list[Table], list[str]]:
     """The table of each extension, and the flags that choose architectures."""
-    places = Places(project, run.brought_folders, run.searched_folders)
+    places = Places(project, run.known_folders, run.searched_folders)
     plain = {each.name: each for each in without_cuda.extensions} if without_cuda else {}
     tables, arch_flags = [], []
     for extension in run.extensions:

@@ -30,7 +30,7 @@ class Places(NamedTuple):
     """What paths in a setup.py are measured by."""
 
     project: Path  # its folder, resolved
-    brought: tuple[str, ...]  # folders of torch and of the toolkit; what lies in them, a build finds by itself
+    known: tuple[str, ...]  # folders of torch and of the toolkit; what lies in them, a build finds by itself
     searched: tuple[str, ...]  # folders that a build searches anyway
 
     def relative(self, text: str) -> str | None:
@@ -43,7 +43,7 @@ class Places(NamedTuple):
     def comes_anyway(self, text: str) -> bool:
         """Whether a path is torch's, the toolkit's, Python's or the compiler's: a build finds it by itself."""
         path = self._full(text)
-        if any(path.is_relative_to(folder) for folder in self.brought) or str(path) in self.searched:
+        if any(path.is_relative_to(folder) for folder in self.known) or str(path) in self.searched:
             return True
         return bool(re.match(r"/(usr/local|opt)/cuda(-[\d.]+)?(/|$)", str(path))) or "pybind11" in path.parts[-2:]
 

@@ -49,7 +49,7 @@ class SetupRun:
     calls: int  # how often setup() was called; the other fields are of the first call
     cuda: str | None  # the torch.version.cuda that it was told
     asked_capability: bool  # whether it asked for the compute capability of the GPU that it was told of
-    brought_folders: tuple[str, ...]  # of torch and of the toolkit; what lies in them, a build finds by itself
+    known_folders: tuple[str, ...]  # of torch and of the toolkit; what lies in them, a build finds by itself
     searched_folders: tuple[str, ...]  # of headers, Python's and the compiler's, that a build searches anyway
 
 
@@ -86,7 +86,7 @@ def run_setup_script(
         calls=said["calls"],
         cuda=said["cuda"],
         asked_capability=said["asked_capability"],
-        brought_folders=tuple(said["brought_folders"]),
+        known_folders=tuple(said["known_folders"]),
         searched_folders=(*said["python_headers"], *HOST_PLATFORM.headers),
     )
 

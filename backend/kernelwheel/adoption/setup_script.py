@@ -188,7 +188,7 @@ def record(project: Path, source: bytes, toolkit: Path | None, importable: bool)
         "failure": failure,
         "cuda": torch.version.cuda,
         "asked_capability": recorder.asked_capability,
-        "brought_folders": [str(Path(torch.__file__).parent), *([str(toolkit)] if toolkit else [])],
+        "known_folders": [str(Path(torch.__file__).parent), *([str(toolkit)] if toolkit else [])],
         "python_headers": [*(sysconfig.get_path(name) for name in ("include", "platinclude")), *prefixes],
     }
 

@@ -56,13 +56,13 @@ def send(
             with suppress(BrokenPipeError):
                 process.stdin.close()
         for line in process.stdout:
-            told = _told(line)
-            if "say" in told:
-                say(told["say"])
-            elif "answer" in told:
-                return told["answer"]
-            elif "error" in told:
-                raise errors.from_json(told["error"])
+            reply = _reply(line)
+            if "say" in reply:
+                say(reply["say"])
+            elif "answer" in reply:
+                return reply["answer"]
+            elif "error" in reply:
+                raise errors.from_json(reply["error"])
             else:
                 crash.append(line.decode("utf-8", "replace").rstrip())
     raise _no_answer(process.returncode, crash)
@@ -131,13 +131,13 @@ def options() -> list[str]:
     return [option for option, said in given.items() if said]
 
 
-def _told(line: bytes) -> dict[str, Any]:
+def _reply(line: bytes) -> dict[str, Any]:
     """What a line of the compiler's says; empty if it is none of its messages."""
     try:
-        told = json.loads(line)
+        reply = json.loads(line)
     except ValueError:
         return {}
-    return told if isinstance(told, dict) else {}
+    return reply if isinstance(reply, dict) else {}
 
 
 def _no_answer(status: int, said: Sequence[str]) -> BuildError:

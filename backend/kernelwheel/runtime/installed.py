@@ -77,8 +77,8 @@ class InstalledPackage:
     @property
     def jit(self) -> str:
         """The value of the option `jit`; for a wheel with the default, without the cost and errors of the others."""
-        said = variables.said(self.environ, variables.own_variable(self.package, "jit")).lower()
-        return "auto" if self.manifest is not None and said in ("", "auto") else self.settings.jit
+        jit = variables.get_variable(self.environ, variables.own_variable(self.package, "jit")).lower()
+        return "auto" if self.manifest is not None and jit in ("", "auto") else self.settings.jit
 
     @remembered
     def source(self) -> Sources | None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, over
 
 from .errors import SettingsError
 from .record import Record
-from .variables import own_variable, prefix, said
+from .variables import get_variable, own_variable, prefix
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -254,7 +254,7 @@ class Settings:
         _refuse_unknown_variables(options, package, environ)
         for option in options.values():
             variable = option.variable(package)
-            if text := said(environ, variable):
+            if text := get_variable(environ, variable):
                 raw[option.name] = (text, Origin(VARIABLE, variable))
         raw |= above
         values = {name: _parse(options[name], *setting) for name, setting in raw.items()}

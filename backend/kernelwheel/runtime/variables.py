@@ -22,7 +22,7 @@ def own_variable(package: str, option: str) -> str:
     return f"{prefix(package)}_{option.upper().replace('-', '_')}"
 
 
-def said(environ: Mapping[str, str], variable: str) -> str:
+def get_variable(environ: Mapping[str, str], variable: str) -> str:
     """A variable's value, stripped; empty if it is unset or blank."""
     return environ.get(variable, "").strip()
 
