@@ -17,7 +17,8 @@ from splat.compat import gsplat14
 PAGE = REPOSITORY / "docs" / "gsplat.md"
 VERDICTS = {"same", "better", "stricter", "not supported"}
 VERDICTS_14 = {"same", "new", "renamed", "changed"}
-FUNCTIONS = [name for name in splat.__all__ if inspect.isfunction(getattr(splat, name)) and name != "build_info"]
+NOT_OF_GSPLAT = ("build_info", "fused_ssim")
+FUNCTIONS = [name for name in splat.__all__ if inspect.isfunction(getattr(splat, name)) and name not in NOT_OF_GSPLAT]
 # Values that gsplat takes.
 UNSUPPORTED = {
     "with_ut": True,

@@ -106,7 +106,7 @@ class ProjectionSettings:
         far_plane: float,
         radius_clip: float,
         antialiased: bool,
-        camera_model: str,
+        camera_model: str = "pinhole",
     ) -> None:
         self.camera_model = list(CAMERA_MODELS).index(camera_model_named(camera_model).name)
         self.near_plane = number("near_plane", near_plane)
@@ -155,7 +155,7 @@ def check_scene(
     opacities: Tensor | None,
     viewmats: Tensor,
     Ks: Tensor,
-    camera_model: str,
+    camera_model: str = "pinhole",
 ) -> Sizes:
     """Check Gaussians and cameras. `covars_shape` is the shape of one covariance: (6,) or (3, 3)."""
     if covars is None and (quats is None or scales is None):

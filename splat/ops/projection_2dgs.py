@@ -115,7 +115,6 @@ def pinhole_settings(
         far_plane=far_plane,
         radius_clip=radius_clip,
         antialiased=False,
-        camera_model="pinhole",
     )
 
 
@@ -132,7 +131,6 @@ def check_discs(
         opacities=opacities,
         viewmats=viewmats,
         Ks=Ks,
-        camera_model="pinhole",
     )
 
 
