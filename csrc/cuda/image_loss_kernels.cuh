@@ -15,7 +15,7 @@ constexpr int kLossSide = 32;                             // of a tile; a warp h
 constexpr int kLossReach = kLossSide + 2 * kWindowRadius; // of the window of a tile
 constexpr int kLossRuns = kLossSide / kRunRows;           // of a row or column of the tile
 constexpr int kLossThreads = 192;
-constexpr int kLossBlocks = 3;  // of a multiprocessor, as many as registers for 9.0 allow without spills
+constexpr int kLossBlocks = 2;  // of a multiprocessor, as many as registers allow without spills, from 7.5 to 12.0
 static_assert(kLossSide == kWarp && kLossThreads >= kLossReach * kLossRuns, "each thread has one run at most");
 
 struct LossTile {

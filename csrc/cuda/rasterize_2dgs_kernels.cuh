@@ -59,7 +59,7 @@ static __device__ __forceinline__ SurfelBlend surfel_blend(const Surfel& disc, c
 }
 
 // Blends the colours [first_channel, first_channel + channels) of all pixels; the rest is written with the first channel.
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 1)
     rasterize_2dgs(Rasterize2dgsInputs in, const Surfel* surfels, Rasterize2dgsOutputs out, int64_t first_channel,
                    int channels) {
   const int threads = tile_threads(in.lists.grid.tile_size), lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -139,7 +139,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // Adds the gradients by the colours [first_channel, first_channel + channels); all others are added with the first channel.
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 1)
     differentiate_2dgs(Rasterize2dgsInputs in, const Surfel* surfels, Rasterize2dgsGradients gradients,
                        Rasterize2dgsGradientOutputs out, int64_t first_channel, int channels) {
   const int threads = tile_threads(in.lists.grid.tile_size), lane = static_cast<int>(threadIdx.x) % kWarp;
