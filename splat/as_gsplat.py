@@ -22,6 +22,12 @@ NO_GSPLAT = (
 )
 NO_PYTHONPATH = "Python's options -I, -E and -S switch off PYTHONPATH, through which programs get splat's functions"
 
+LIST = """
+from splat.commands.printing import print_result
+from splat.compat import overlay
+print_result(overlay.listing())
+"""
+
 
 def main() -> NoReturn:
     """Become the program."""
@@ -36,7 +42,7 @@ def main() -> NoReturn:
     own, words = split(sys.argv[1:])
     args = parser.parse_args(own)
     if args.list:
-        words = ["-c", "from splat.compat import overlay; overlay.print_list()"]
+        words = ["-c", LIST]
     if not words:
         parser.error("a PROGRAM is required, or -m MODULE, or --list")
     if find_spec("gsplat") is None:

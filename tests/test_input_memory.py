@@ -173,7 +173,7 @@ CASES: dict[str, tuple[Callable[[Path], Path], int, str]] = {
     "a photograph": (
         photograph,
         SMALL,
-        "2 photographs of up to 30.7 megapixels need about 8.8 GiB, found 1.0 GiB of memory; make them smaller",
+        "2 photographs of up to 30.7 megapixels need about 8.7 GiB, found 1.0 GiB of memory; make them smaller",
     ),
 }
 

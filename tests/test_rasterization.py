@@ -653,7 +653,7 @@ BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
         "sh_degree must be 0 to 4, found -1",
     ),
     ({"colors": torch.zeros(10, 4, 3), "sh_degree": 1.5}, TypeError, "sh_degree must be an int, found 1.5"),
-    ({"backgrounds": torch.zeros(3)}, ValueError, r"backgrounds must have shape .*\[2, 3\], found \[3\]"),
+    ({"backgrounds": torch.zeros(4)}, ValueError, r"backgrounds must have shape .*\[2, 3\], found \[4\]"),
     (
         {"backgrounds": torch.zeros(2, 4)},
         ValueError,

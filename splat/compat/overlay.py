@@ -75,13 +75,12 @@ def change(module: Any) -> None:
         replaced[f"{name}.cli"] = "one process, without CUDA"
 
 
-def print_list() -> None:
-    """Print what is replaced."""
+def listing() -> str:
+    """What is replaced, a line each."""
     for name in (*FUNCTIONS, "gsplat.distributed"):
         import_module(name)
-    print(f"gsplat {import_module('gsplat.version').__version__}, with splat {splat.__version__}:")
-    for name, ours in replaced.items():
-        print(f"  {name:<55} {ours}")
+    title = f"gsplat {import_module('gsplat.version').__version__}, with splat {splat.__version__}:"
+    return "\n".join([title, *(f"  {name:<55} {ours}" for name, ours in replaced.items())])
 
 
 def _release(version: str) -> tuple[int, ...]:
