@@ -25,7 +25,8 @@ NO_PYTHONPATH = "Python's options -I, -E and -S switch off PYTHONPATH, through w
 LIST = """
 from splat.commands.printing import print_result
 from splat.compat import overlay
-print_result(overlay.listing())
+for line in overlay.listing():
+    print_result(line)
 """
 
 

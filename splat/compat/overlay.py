@@ -75,12 +75,12 @@ def change(module: Any) -> None:
         replaced[f"{name}.cli"] = "one process, without CUDA"
 
 
-def listing() -> str:
-    """What is replaced, a line each."""
+def listing() -> list[str]:
+    """What is replaced, a line each, after a title."""
     for name in (*FUNCTIONS, "gsplat.distributed"):
         import_module(name)
     title = f"gsplat {import_module('gsplat.version').__version__}, with splat {splat.__version__}:"
-    return "\n".join([title, *(f"  {name:<55} {ours}" for name, ours in replaced.items())])
+    return [title, *(f"  {name:<55} {ours}" for name, ours in replaced.items())]
 
 
 def _release(version: str) -> tuple[int, ...]:
