@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import NoReturn
 
-from .cli import WAITING
+from .cli import let_threads_wait
 from .compat import at_start
 
 NO_GSPLAT = (
@@ -55,8 +55,7 @@ def main() -> NoReturn:
     os.environ["SPLAT_AS_GSPLAT"] = args.device or "1"
     folders = [*at_start.__path__, *filter(None, [os.environ.get("PYTHONPATH")])]
     os.environ["PYTHONPATH"] = os.pathsep.join(folders)
-    if not WAITING.intersection(os.environ):
-        os.environ["OMP_WAIT_POLICY"] = "passive"  # as in `cli`
+    let_threads_wait()
     *options, last = sys.orig_argv[1 : -len(sys.argv)]
     if last != "-m":  # python -um
         options.append(last.removesuffix("m"))

@@ -36,6 +36,16 @@ WAITING = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"}
 """Variables by which users say how threads wait (OpenMP 5.2, "OMP_WAIT_POLICY"; libgomp's manual)."""
 
 
+def let_threads_wait() -> None:
+    """Make threads that wait give up their core, unless the user says how they wait; before torch is imported.
+
+    By default they keep it busy: where another program runs, what they wait for may need that very core, and a fit
+    takes six times as long.
+    """
+    if not WAITING.intersection(os.environ):
+        os.environ["OMP_WAIT_POLICY"] = "passive"
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
     return finish("splat", lambda: _run(sys.argv[1:] if argv is None else argv), expected=(NotEnoughMemory,))
@@ -46,10 +56,7 @@ def _run(argv: Sequence[str]) -> int:
     parser.add_argument("--version", action="version", version=f"splat {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     parsers = {name: commands.add_parser(name, help=text, description=text) for name, text in COMMANDS.items()}
-    # Before torch is imported. By default, threads that wait keep their core busy: where another program runs, what
-    # they wait for may need that very core, and a fit takes six times as long.
-    if not WAITING.intersection(os.environ):
-        os.environ["OMP_WAIT_POLICY"] = "passive"
+    let_threads_wait()
     with enough_memory(lambda: command, "free some, or use a machine with more"):
         command = next((word for word in argv if word in COMMANDS), "")
         if command in OF_KERNELS:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from disc_reference import IMAGES, LEAVES, Arguments, blend, disc_arguments, disc_scene, operands
-from torch import Tensor
+from torch import Tensor, library
 
 import splat
 from splat import _kernels
@@ -296,8 +296,8 @@ def test_torch_finds_the_operators_well_made() -> None:
     given = operands(disc_arguments(count=10))
     images = torch.ops.splat.rasterize_2dgs(*given, True)
     v = random_v(images[:4], torch.zeros(2, 29, 41, dtype=torch.bool))
-    torch.library.opcheck(torch.ops.splat.rasterize_2dgs.default, (*given, True))
-    torch.library.opcheck(torch.ops.splat.rasterize_2dgs_backward.default, (*given, images[1], *images[4:], *v, True))
+    library.opcheck(torch.ops.splat.rasterize_2dgs.default, (*given, True))
+    library.opcheck(torch.ops.splat.rasterize_2dgs_backward.default, (*given, images[1], *images[4:], *v, True))
 
 
 @pytest.mark.parametrize("case", CASES)

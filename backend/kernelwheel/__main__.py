@@ -16,6 +16,7 @@ from .runtime.doctor import SUMMARY
 from .runtime.errors import IncompatibleArtifactError
 from .runtime.exit_status import INTERRUPTED, Parser, finish
 from .runtime.kernels import Kernels
+from .version import LOADED
 
 
 def main(arguments: Sequence[str], program: str = "kernelwheel") -> int:
@@ -47,15 +48,18 @@ def _kernels(name: str) -> Kernels:
     Raises:
         IncompatibleArtifactError: there is neither.
     """
-    loaded = Kernels(f"kernelwheel.{name.removeprefix('kernelwheel.')}", "0", Path(os.devnull, "loaded", "_native"))
-    if name.startswith("kernelwheel."):
-        return loaded
-    try:
-        return find_kernels(name)
-    except IncompatibleArtifactError:
-        if not name.isidentifier() or not last_entries(loaded.installed):
-            raise
-        return loaded
+    loaded = name.removeprefix("kernelwheel.")
+    if loaded == name:
+        try:
+            return find_kernels(name)
+        except IncompatibleArtifactError:
+            if not name.isidentifier() or not last_entries(_loaded_kernels(name).installed):
+                raise
+    return _loaded_kernels(loaded)
+
+
+def _loaded_kernels(name: str) -> Kernels:
+    return Kernels(f"kernelwheel.{name}", LOADED, Path(os.devnull, "loaded", "_native"))
 
 
 def command_line() -> argparse.ArgumentParser:

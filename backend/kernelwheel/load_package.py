@@ -18,9 +18,8 @@ from .runtime.installed import InstalledPackage
 from .runtime.settings import Origin, Settings
 from .runtime.sources import Sources
 from .source_language import CUDA_SUFFIX
-from .version import OLDEST_TORCH
+from .version import LOADED, OLDEST_TORCH
 
-VERSION = "0"  # of all these packages: they differ in their content
 # What makes a module of sources that only register operators, but include Python's headers.
 _EMPTY_MODULE = """#include <Python.h>
 static PyModuleDef definition = {PyModuleDef_HEAD_INIT, "NAME"};
@@ -37,7 +36,7 @@ class Described(InstalledPackage):
 
     def __init__(self, call: Call, texts: Mapping[str, bytes]) -> None:
         """Raises a SettingsError if the arguments are not right."""
-        super().__init__(f"kernelwheel.{call.name}", VERSION, Path(INLINE), os.environ)
+        super().__init__(f"kernelwheel.{call.name}", LOADED, Path(INLINE), os.environ)
         settings = Settings.resolve(self.package, {}, self.environ)
         self.tree, self.extension = _extension(call, texts, settings)
         if self.extension["archs"]:
@@ -45,7 +44,7 @@ class Described(InstalledPackage):
         if call.build_directory:
             folder = str(Path(call.build_directory).absolute())
             settings = settings.changed("cache-dir", folder, Origin("build_directory"))
-        about = {"package": self.package, "version": VERSION, "abi": "stable", "torch_target": OLDEST_TORCH}
+        about = {"package": self.package, "version": LOADED, "abi": "stable", "torch_target": OLDEST_TORCH}
         content = {**about, "sources": _digests(self.tree), "extensions": [self.extension], "options": {}}
         vars(self).update(settings=settings, source=Sources(content, Path(INLINE), {}))
 

@@ -105,7 +105,7 @@ class ProjectionSettings:
         near_plane: float,
         far_plane: float,
         radius_clip: float,
-        antialiased: bool,
+        antialiased: bool = False,
         camera_model: str = "pinhole",
     ) -> None:
         self.camera_model = list(CAMERA_MODELS).index(camera_model_named(camera_model).name)
@@ -150,9 +150,9 @@ def check_scene(
     means: Tensor,
     quats: Tensor | None,
     scales: Tensor | None,
-    covars: Tensor | None,
-    covars_shape: tuple[int, ...],
-    opacities: Tensor | None,
+    covars: Tensor | None = None,
+    covars_shape: tuple[int, ...] = (),
+    opacities: Tensor | None = None,
     viewmats: Tensor,
     Ks: Tensor,
     camera_model: str = "pinhole",

@@ -78,6 +78,12 @@ def check_backgrounds(backgrounds: Tensor, images: Sequence[int], channels: int)
         check_shape("backgrounds", backgrounds, (*images, channels), "[D] or [..., D], one for each image,")
 
 
+def for_images(backgrounds: Tensor, images: Sequence[int], channels: int) -> Tensor:
+    """Backgrounds that were checked, one for each of all images, [I, D]."""
+    whole = backgrounds if backgrounds.ndim == len(images) + 1 else backgrounds.expand(*images, channels)
+    return shaped(whole, math.prod(images), channels)
+
+
 def check_dimensions(name: str, tensor: Tensor, least: int, words: str) -> None:
     """Raise ValueError for a tensor with fewer than `least` dimensions."""
     if tensor.ndim < least:

@@ -100,13 +100,11 @@ def isect_tiles(
         images = _checked_images(n_images)
     check_tiles(images, tile_width, tile_height)
     check_count("images x Gaussians", 1 if packed else images, lead[-1])
-    if conics is None or opacities is None:
-        # A conic of zeros is not an ellipse, so the whole rectangle is kept.
-        conics, opacities = depths.new_zeros(*lead, 3), torch.ones_like(depths)
-    check_tensor("conics", conics, means2d)
-    check_tensor("opacities", opacities, means2d)
-    check_shape("conics", conics, (*lead, 3), f"[{words}, 3]")
-    check_shape("opacities", opacities, lead, f"[{words}]")
+    if conics is not None and opacities is not None:
+        check_tensor("conics", conics, means2d)
+        check_tensor("opacities", opacities, means2d)
+        check_shape("conics", conics, (*lead, 3), f"[{words}, 3]")
+        check_shape("opacities", opacities, lead, f"[{words}]")
     tiles_per_gauss, flatten_ids, offsets = intersect(
         means2d, radii, depths, conics, opacities, image_ids if packed else None, images,
         tile_size, tile_width, tile_height,
@@ -119,8 +117,8 @@ def intersect(
     means2d: Tensor,
     radii: Tensor,
     depths: Tensor,
-    conics: Tensor,
-    opacities: Tensor,
+    conics: Tensor | None,
+    opacities: Tensor | None,
     image_ids: Tensor | None,
     images: int,
     tile_size: int,
@@ -135,6 +133,9 @@ def intersect(
     """
     _kernels.require_for(means2d)
     shape = depths.shape
+    if conics is None or opacities is None:
+        # A conic of zeros is not an ellipse, so the whole rectangle is kept.
+        conics, opacities = depths.new_zeros(*shape, 3), torch.ones_like(depths)
     flat = shape if image_ids is not None else (images, shape[-1])
     tiles_per_gauss, flatten_ids, offsets = torch.ops.splat.intersect(
         shaped(means2d, *flat, 2),

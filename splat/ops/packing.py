@@ -34,6 +34,15 @@ class Visible:
         return self.image_ids % max(sizes.cameras, 1)
 
 
+def meta_of_ids(visible: Visible | None, sizes: Sizes) -> dict[str, Any]:
+    """The entries of `meta` that say which pairs a packed layout holds; None in the other layout."""
+    return {
+        "batch_ids": visible and LazyValue(partial(visible.batch_ids, sizes)),
+        "camera_ids": visible and LazyValue(partial(visible.camera_ids, sizes)),
+        "gaussian_ids": visible and visible.gaussian_ids,
+    }
+
+
 class Splats:
     """Projected Gaussians: [..., C, N, *] or, packed, [M, *]; then, `visible` says which pairs these are."""
 
@@ -55,11 +64,8 @@ class Splats:
 
     def meta(self, sizes: Sizes) -> dict[str, Any]:
         """Their entries of `meta`."""
-        visible = self.visible
         return {
-            "batch_ids": visible and LazyValue(partial(visible.batch_ids, sizes)),
-            "camera_ids": visible and LazyValue(partial(visible.camera_ids, sizes)),
-            "gaussian_ids": visible and visible.gaussian_ids,
+            **meta_of_ids(self.visible, sizes),
             "radii": self.radii,
             "means2d": self.means2d,
             "depths": self.depths,

@@ -126,7 +126,7 @@ def _lists(splats: Splats, sizes: Sizes, grid: Grid, capacity: int | None = None
     )
 
 
-def meta_of_lists(splats: Splats, lists: Intersections, sizes: Sizes, grid: Grid) -> dict[str, Any]:
+def meta_of_lists(depths: Tensor, lists: Intersections, sizes: Sizes, grid: Grid) -> dict[str, Any]:
     """The entries of `meta` about tiles."""
     _, tile_width, tile_height = grid
     tiles_per_gauss, flatten_ids, offsets = lists
@@ -134,7 +134,7 @@ def meta_of_lists(splats: Splats, lists: Intersections, sizes: Sizes, grid: Grid
         "tile_width": tile_width,
         "tile_height": tile_height,
         "tiles_per_gauss": tiles_per_gauss,
-        "isect_ids": LazyValue(partial(intersection_keys, splats.depths.detach(), flatten_ids, offsets)),
+        "isect_ids": LazyValue(partial(intersection_keys, depths.detach(), flatten_ids, offsets)),
         "flatten_ids": flatten_ids,
         "isect_offsets": shaped(offsets, *sizes.batch, sizes.cameras, tile_height, tile_width),
         "n_pairs": LazyValue(tiles_per_gauss.sum),

@@ -14,7 +14,7 @@ from torch.nn.functional import pad
 
 from .. import _kernels
 from .autocast import in_float32
-from .checks import check_memory, check_tensor, shaped
+from .checks import check_memory, check_tensor, for_images, shaped
 from .pixels import check_blending
 
 Images2dgs = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
@@ -114,9 +114,7 @@ def rasterize_2dgs(
         torch.cat([colors, normals], dim=-1).reshape(*flat, channels + 3),
         shaped(opacities, *flat),
         colors[..., -1].reshape(flat),
-        None
-        if backgrounds is None
-        else pad(backgrounds, (0, 3)).expand(*images, channels + 3).reshape(count, channels + 3),
+        None if backgrounds is None else for_images(pad(backgrounds, (0, 3)), images, channels + 3),
         None if masks is None else shaped(masks, count, rows, columns),
         *size,
         shaped(isect_offsets, count, rows, columns),

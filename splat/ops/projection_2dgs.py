@@ -6,7 +6,7 @@ ordered by batch, camera and Gaussian. In functions of torch, without kernels: d
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,29 +23,15 @@ _MIN_VARIANCE: Final = 1e-4
 _MAX_EXTENT: Final = 3.33
 
 
-class Discs:
-    """The visible pairs [M, *]: radii, centres in the image, depths, ray transforms, and normals in camera space."""
+class Discs(NamedTuple):
+    """The visible pairs [M, *]; all but the first in the order of gsplat's results."""
 
-    def __init__(
-        self,
-        visible: Visible,
-        radii: Tensor,
-        means2d: Tensor,
-        depths: Tensor,
-        ray_transforms: Tensor,
-        normals: Tensor,
-    ) -> None:
-        self.visible = visible
-        self.radii = radii
-        self.means2d = means2d
-        self.depths = depths
-        self.ray_transforms = ray_transforms
-        self.normals = normals
-
-    @property
-    def tensors(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """In the order of gsplat's results."""
-        return self.radii, self.means2d, self.depths, self.ray_transforms, self.normals
+    visible: Visible
+    radii: Tensor
+    means2d: Tensor
+    depths: Tensor
+    ray_transforms: Tensor
+    normals: Tensor  # in camera space
 
 
 @in_float32
@@ -93,45 +79,21 @@ def fully_fused_projection_2dgs(
         NotImplementedError: if Ks requires grad.
         TypeError, ValueError: if a type, shape or value is wrong.
     """
-    settings = pinhole_settings(width, height, eps2d, near_plane, far_plane, radius_clip)
-    sizes = check_discs(means, quats, scales, None, viewmats, Ks)
-    check_sparse(sparse_grad, packed, sizes)
-    discs = project_discs(means, quats, scales, viewmats, Ks, sizes, settings, sparse_grad)
-    if not packed:
-        return tuple(dense(values, discs.visible, sizes) for values in discs.tensors)
-    visible = discs.visible
-    return visible.batch_ids(sizes), visible.camera_ids(sizes), visible.gaussian_ids, *discs.tensors
-
-
-def pinhole_settings(
-    width: int, height: int, eps2d: float, near_plane: float, far_plane: float, radius_clip: float
-) -> ProjectionSettings:
-    """Checked settings of the one camera model that 2D Gaussians have."""
-    return ProjectionSettings(
+    settings = ProjectionSettings(
         width=width,
         height=height,
         eps2d=eps2d,
         near_plane=near_plane,
         far_plane=far_plane,
         radius_clip=radius_clip,
-        antialiased=False,
     )
-
-
-def check_discs(
-    means: Tensor, quats: Tensor, scales: Tensor, opacities: Tensor | None, viewmats: Tensor, Ks: Tensor
-) -> Sizes:
-    """Check Gaussians and cameras."""
-    return check_scene(
-        means=means,
-        quats=quats,
-        scales=scales,
-        covars=None,
-        covars_shape=(6,),
-        opacities=opacities,
-        viewmats=viewmats,
-        Ks=Ks,
-    )
+    sizes = check_scene(means=means, quats=quats, scales=scales, viewmats=viewmats, Ks=Ks)
+    check_sparse(sparse_grad, packed, sizes)
+    discs = project_discs(means, quats, scales, viewmats, Ks, sizes, settings, sparse_grad)
+    if not packed:
+        return tuple(dense(values, discs.visible, sizes) for values in discs[1:])
+    visible = discs.visible
+    return visible.batch_ids(sizes), visible.camera_ids(sizes), visible.gaussian_ids, *discs[1:]
 
 
 def project_discs(

@@ -253,7 +253,7 @@ def rasterization(
         images = torch.cat([images[..., :-1], depth], dim=-1)
     meta: dict[str, Any] = {
         **shown.meta(projected),
-        **meta_of_lists(splats, lists, sizes, grid),
+        **meta_of_lists(splats.depths, lists, sizes, grid),
         "width": settings.width,
         "height": settings.height,
         "tile_size": tile_size,

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize, pad
 
-from .arguments import RENDER_MODES, RenderMode, Sizes, check_colors
+from .arguments import RENDER_MODES, ProjectionSettings, RenderMode, Sizes, check_colors, check_scene
 from .autocast import in_float32
 from .checks import MAX_TILE_SIZE, check_tiles, check_values, one_of, positive_int
 from .defaults import EPS2D, FAR_PLANE, NEAR_PLANE
 from .harmonics import spherical_harmonics
-from .intersection import intersect, intersection_keys
-from .meta import LazyValue, lazy_meta
-from .packing import Visible
+from .intersection import intersect
+from .meta import lazy_meta
+from .packing import Visible, meta_of_ids
+from .pairs import meta_of_lists
 from .pixels_2dgs import rasterize_2dgs
 from .projection import check_sparse
-from .projection_2dgs import check_discs, dense, pinhole_settings, project_discs
+from .projection_2dgs import dense, project_discs
 
 DepthMode = Literal["expected", "median"]
 
@@ -90,14 +90,21 @@ def rasterization_2dgs(
         NotImplementedError, TypeError, ValueError, RuntimeError: as of `rasterization` and `rasterize_to_pixels_2dgs`.
         IncompatibleArtifactError: if there are no usable kernels for this device.
     """
-    sizes = check_discs(means, quats, scales, opacities, viewmats, Ks)
+    sizes = check_scene(means=means, quats=quats, scales=scales, opacities=opacities, viewmats=viewmats, Ks=Ks)
     one_of("render_mode", render_mode, RENDER_MODES)
     one_of("depth_mode", depth_mode, ("expected", "median"))
     renders_color, renders_depth = render_mode.startswith("RGB"), render_mode.endswith("D")
     if distloss and not renders_depth:
         raise ValueError(f"distloss=True needs a render_mode with depth, D, ED, RGB+D or RGB+ED; found {render_mode!r}")
     per_camera = check_colors(colors, backgrounds, sizes, sh_degree, means, render_mode)
-    settings = pinhole_settings(width, height, eps2d, near_plane, far_plane, radius_clip)
+    settings = ProjectionSettings(
+        width=width,
+        height=height,
+        eps2d=eps2d,
+        near_plane=near_plane,
+        far_plane=far_plane,
+        radius_clip=radius_clip,
+    )
     tile_size = positive_int("tile_size", tile_size, MAX_TILE_SIZE)
     columns, rows = -(-settings.width // tile_size), -(-settings.height // tile_size)
     check_tiles(sizes.images, columns, rows)
@@ -107,48 +114,40 @@ def rasterization_2dgs(
 
     discs = project_discs(means, quats, scales, viewmats, Ks, sizes, settings, sparse_grad)
     visible = discs.visible
-    shown = [*discs.tensors, _gaussians(opacities[..., None], visible, sizes, False)[..., 0]]
-    features = [_colors(means, colors, viewmats, sh_degree, per_camera, visible, sizes)] if renders_color else []
+    poses = torch.linalg.inv(viewmats)
+    shown = [*discs[1:], _gaussians(opacities, visible, sizes, False)]
+    features = [_colors(means, colors, poses, sh_degree, per_camera, visible, sizes)] if renders_color else []
     drawn = torch.cat([*features, *([discs.depths[..., None]] if renders_depth else [])], dim=-1)
     if not packed:
         *shown, drawn = (dense(values, visible, sizes) for values in (*shown, drawn))
     radii, means2d, depths, ray_transforms, normals, shown_opacities = shown
-    # A conic of zeros is not an ellipse: the whole rectangle is listed.
-    tiles_per_gauss, flatten_ids, offsets = intersect(
-        means2d, radii, depths, depths.new_zeros(*depths.shape, 3), torch.ones_like(depths),
-        visible.image_ids if packed else None, sizes.images, tile_size, columns, rows,
-    )  # fmt: skip
-    isect_offsets = offsets.reshape(*sizes.batch, sizes.cameras, rows, columns)
+    grid = tile_size, columns, rows
+    ids = visible.image_ids if packed else None
+    lists = intersect(means2d, radii, depths, None, None, ids, sizes.images, *grid)
+    listed = meta_of_lists(depths, lists, sizes, grid)
     if backgrounds is not None and renders_depth:
         backgrounds = pad(backgrounds, (0, 1)) if renders_color else None
     densify = torch.zeros_like(means2d, requires_grad=True)
     size = settings.width, settings.height, tile_size
     given = means2d, ray_transforms, drawn, shown_opacities, normals, densify
     images, alphas, image_normals, distortions, medians = rasterize_2dgs(
-        *given, size, isect_offsets, flatten_ids, backgrounds, None, packed, absgrad, distloss
+        *given, size, listed["isect_offsets"], listed["flatten_ids"], backgrounds, None, packed, absgrad, distloss
     )
     if render_mode.endswith("ED"):
         images = torch.cat([images[..., :-1], images[..., -1:] / alphas.clamp_min(1e-10)], dim=-1)
-    rotations = torch.linalg.inv(viewmats)[..., :3, :3]
+    rotations = poses[..., :3, :3]
     surf_normals = None
     if renders_color and renders_depth:
         surf_normals = _surface_normals(images[..., -1:] if depth_mode == "expected" else medians, rotations, Ks)
     meta: dict[str, Any] = {
-        "batch_ids": LazyValue(partial(visible.batch_ids, sizes)) if packed else None,
-        "camera_ids": LazyValue(partial(visible.camera_ids, sizes)) if packed else None,
-        "gaussian_ids": visible.gaussian_ids if packed else None,
+        **meta_of_ids(visible if packed else None, sizes),
         "radii": radii,
         "means2d": means2d,
         "depths": depths,
         "ray_transforms": ray_transforms,
         "opacities": shown_opacities,
         "normals": normals,
-        "tile_width": columns,
-        "tile_height": rows,
-        "tiles_per_gauss": tiles_per_gauss,
-        "isect_ids": LazyValue(partial(intersection_keys, depths.detach(), flatten_ids, offsets)),
-        "flatten_ids": flatten_ids,
-        "isect_offsets": isect_offsets,
+        **listed,
         "width": settings.width,
         "height": settings.height,
         "tile_size": tile_size,
@@ -170,7 +169,7 @@ def _gaussians(values: Tensor, visible: Visible, sizes: Sizes, per_camera: bool)
 def _colors(
     means: Tensor,
     colors: Tensor,
-    viewmats: Tensor,
+    poses: Tensor,
     sh_degree: int | None,
     per_camera: bool,
     visible: Visible,
@@ -180,7 +179,7 @@ def _colors(
     values = _gaussians(colors, visible, sizes, per_camera)
     if sh_degree is None:
         return values
-    places = torch.linalg.inv(viewmats)[..., :3, 3].reshape(-1, 3)[visible.image_ids]
+    places = poses[..., :3, 3].reshape(-1, 3)[visible.image_ids]
     directions = _gaussians(means, visible, sizes, False) - places
     return (spherical_harmonics(sh_degree, directions, values) + 0.5).clamp_min(0.0)
 
