@@ -60,10 +60,7 @@ SPLAT_HD void start_block(const BlockJob& job, int channels, Row<C>* block) {
     Row<C>& pixels = block[row];
     for (int k = 0; k < kChunks; ++k) {
       pixels.last[k] = Ints{};
-      for (int lane = 0; lane < kLanes; ++lane) {
-        const bool inside = row < job.rows && k * kLanes + lane < job.columns;
-        pixels.transmittance[k][lane] = inside ? 1.0f : -1.0f;
-      }
+      pixels.transmittance[k] = start_transmittance(job, row, k);
       for (int c = 0; c < channels; ++c) pixels.colors[c][k] = Floats{};
     }
   }
@@ -81,9 +78,7 @@ SPLAT_HD void finish_block(const BlockScene& scene, const BlockJob& job, const B
       const Floats remaining = magnitude(pixels.transmittance[k]);
       alphas[k] = 1.0f - remaining;
       for (int c = 0; c < used; ++c) {
-        const Floats color = pixels.colors[c][k];
-        colors[k * used + c] =
-            job.background == nullptr ? color : color + remaining * job.background[first_channel + c];
+        colors[k * used + c] = with_background(job, pixels.colors[c][k], remaining, first_channel + c);
       }
     }
     store_row<C>(colors, scene.channels, job.columns, channels, images.colors + pixel * scene.channels + first_channel);

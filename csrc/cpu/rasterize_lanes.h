@@ -158,6 +158,20 @@ SPLAT_HD uint32_t row_bits(const BlockBatch& batch, int i) {
   return begin < end ? ((1u << end) - 1) & ~((1u << begin) - 1) : 0;
 }
 
+// 1 in the pixels of chunk k of a row; negative, as where a pixel is finished, in places of the block outside of the image.
+SPLAT_HD Floats start_transmittance(const BlockJob& job, int row, int k) {
+  Floats transmittance;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    transmittance[lane] = row < job.rows && k * kLanes + lane < job.columns ? 1.0f : -1.0f;
+  }
+  return transmittance;
+}
+
+// A channel of what was blended, with what the background adds.
+SPLAT_HD Floats with_background(const BlockJob& job, Floats color, Floats remaining, int channel) {
+  return job.background == nullptr ? color : color + remaining * job.background[channel];
+}
+
 // Loads a row of the block from an image whose pixels are `stride` numbers apart: vectors [kChunks, channels], zero
 // beyond the block's columns. If all sizes are known, the compiler turns this into shuffles.
 template <int C>

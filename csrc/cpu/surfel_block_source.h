@@ -88,9 +88,7 @@ SPLAT_HD void start_surfels(const BlockJob& job, SurfelRow* block) {
   for (int row = 0; row < kBlockSide; ++row) {
     SurfelRow& pixels = block[row];
     for (int k = 0; k < kChunks; ++k) {
-      for (int lane = 0; lane < kLanes; ++lane) {
-        pixels.transmittance[k][lane] = row < job.rows && k * kLanes + lane < job.columns ? 1.0f : -1.0f;
-      }
+      pixels.transmittance[k] = start_transmittance(job, row, k);
       pixels.depths[k] = pixels.distortion[k] = pixels.median[k] = Floats{};
       pixels.last[k] = pixels.median_at[k] = Ints{} - 1;
       for (int c = 0; c < kSurfelChannels; ++c) pixels.colors[c][k] = Floats{};
@@ -108,9 +106,7 @@ SPLAT_HD void finish_surfels(const SurfelScene& scene, const BlockJob& job, cons
       const Floats remaining = magnitude(pixels.transmittance[k]);
       alphas[k] = 1.0f - remaining;
       for (int c = 0; c < channels; ++c) {
-        const Floats color = pixels.colors[c][k];
-        colors[k * channels + c] =
-            job.background == nullptr ? color : color + remaining * job.background[first_channel + c];
+        colors[k * channels + c] = with_background(job, pixels.colors[c][k], remaining, first_channel + c);
       }
     }
     store_row<0>(colors, scene.channels, job.columns, channels, images.colors + pixel * scene.channels + first_channel);

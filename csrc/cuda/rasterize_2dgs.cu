@@ -1,24 +1,10 @@
 // The launches of the kernels in rasterize_2dgs_kernels.cuh.
+#include "channels.h"
 #include "grid_launch.h"
 #include "host_functions.h"
 #include "rasterize_2dgs_kernels.cuh"
 
 namespace splat {
-
-namespace {
-
-// Calls run(first, channels) for each chunk of the channels, until a call returns an error; returns that.
-template <class Run>
-cudaError_t for_each_surfel_chunk(int64_t all_channels, const Run& run) {
-  cudaError_t status = cudaSuccess;
-  for (int64_t first = 0; first < all_channels && status == cudaSuccess; first += kernels::kSurfelChannels) {
-    const int64_t rest = all_channels - first;
-    status = run(first, rest < kernels::kSurfelChannels ? static_cast<int>(rest) : kernels::kSurfelChannels);
-  }
-  return status;
-}
-
-}  // namespace
 
 cudaError_t launch_load_surfels(cudaStream_t stream, const Rasterize2dgsInputs& in, float* surfels) {
   return launch_each(stream, in.lists.count, kernels::load_surfels, in, reinterpret_cast<Surfel*>(surfels));
@@ -27,7 +13,7 @@ cudaError_t launch_load_surfels(cudaStream_t stream, const Rasterize2dgsInputs& 
 cudaError_t launch_rasterize_2dgs(cudaStream_t stream, const Rasterize2dgsInputs& in, const float* surfels,
                                   const Rasterize2dgsOutputs& out) {
   const auto discs = reinterpret_cast<const Surfel*>(surfels);
-  return for_each_surfel_chunk(in.lists.channels, [&](int64_t first, int channels) {
+  return for_each_chunk(in.lists.channels, kernels::kSurfelChannels, [&](auto, int64_t first, int channels) {
     return launch_each(stream, kernels::patch_threads(in.lists), kernels::rasterize_2dgs, in, discs, out, first,
                        channels);
   });
@@ -37,7 +23,7 @@ cudaError_t launch_differentiate_2dgs(cudaStream_t stream, const Rasterize2dgsIn
                                       const Rasterize2dgsGradients& gradients,
                                       const Rasterize2dgsGradientOutputs& out) {
   const auto discs = reinterpret_cast<const Surfel*>(surfels);
-  return for_each_surfel_chunk(in.lists.channels, [&](int64_t first, int channels) {
+  return for_each_chunk(in.lists.channels, kernels::kSurfelChannels, [&](auto, int64_t first, int channels) {
     return launch_each(stream, kernels::patch_threads(in.lists), kernels::differentiate_2dgs, in, discs, gradients, out,
                        first, channels);
   });
