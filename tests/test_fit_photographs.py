@@ -73,7 +73,7 @@ def test_photographs_become_a_scene_and_a_page(
     assert float(found[2]) > 0.75
     # Every tenth of the way, with what is left.
     said, *lines = err.splitlines()
-    assert said.startswith("16 photographs, used at 40x30: 150 steps to 600 Gaussians on the CPU; --max-size, --steps")
+    assert said.startswith("16 photographs, used at 40x30: 150 steps to 600 Gaussians on the CPU, with about 0.1 GiB")
     assert len(lines) == 9
     for number, line in enumerate(lines, 1):
         assert re.fullmatch(

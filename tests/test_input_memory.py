@@ -168,12 +168,12 @@ CASES: dict[str, tuple[Callable[[Path], Path], int, str]] = {
     "pixels": (
         picture(12000, 12000),
         SMALL,
-        "a.png: a picture of 144.0 megapixels needs about 41.8 GiB, found 1.0 GiB of memory; make it smaller first",
+        "a.png: a picture of 144.0 megapixels needs about 28.4 GiB, found 1.0 GiB of memory; make it smaller first",
     ),
     "a photograph": (
         photograph,
         SMALL,
-        "2 photographs of up to 30.7 megapixels need about 8.7 GiB, found 1.0 GiB of memory; make them smaller",
+        "2 photographs of up to 30.7 megapixels need about 5.8 GiB, found 1.0 GiB of memory; make them smaller",
     ),
 }
 

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from mutations import how_many
 from PIL import Image
 
-from splat.fit.fit_memory import FitMemory
+from splat.fit.fit_memory import FitMemory, scene_bytes
 from splat.fit.overlap import seen_by, shared_points
 from splat.fit.parameters import neighbour_distances
 from splat.fit.photograph_views import Preparation, photograph_views
@@ -237,6 +237,9 @@ def test_pictures_that_do_not_fit_into_memory_are_not_read(tmp_path: Path) -> No
     with pytest.raises(SceneError, match=message):
         read(folder, memory=FitMemory(None, 100_000))
     assert len(read(folder, memory=FitMemory(2_000_000, 2_000_000))) == 10
+    message = r"need about 0\.1 GiB, of which the Gaussians 0\.1, found 0\.0 GiB of memory; fit fewer with --gaussians"
+    with pytest.raises(SceneError, match=message):
+        read(folder, memory=FitMemory(2_000_000, 2_000_000, scene_bytes(100_000, 2)))
 
 
 def test_pictures_that_do_not_fit_into_memory_are_not_unpacked_to_make_them_smaller(tmp_path: Path) -> None:

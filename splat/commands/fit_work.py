@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from ..fit.adapted_quality import judge_adapted
-from ..fit.fit_memory import FitMemory
+from ..fit.fit_memory import FitMemory, fit_bytes, scene_bytes
 from ..fit.perceptual import measure_lpips
 from ..fit.photograph_views import Preparation, photograph_views
 from ..fit.picture_quality import Quality
@@ -58,7 +59,9 @@ def read_pictures(job: FitJob, shards: Shards) -> Views:
     points = max(job.gaussians // 3, 1)
     there = available_memory()
     reading = None if there is None else there // local_count(shards)
-    memory = FitMemory(reading, reading if job.device.type == "cpu" else None)  # CUDA reports a lack of memory itself
+    scene = scene_bytes(-(-job.gaussians // shards.count), job.sh_degree)
+    # CUDA reports a lack of memory itself.
+    memory = FitMemory(reading, reading if job.device.type == "cpu" else None, scene)
     if not job.photographs:
         for source in job.sources:
             check_no_capture(source)
@@ -73,9 +76,12 @@ def read_pictures(job: FitJob, shards: Shards) -> Views:
     views = photograph_views(capture, points, job.seed, preparation, memory)
     if shards.first:
         several = f", in {shards.count} processes" if shards.count > 1 else ""
+        each = " each" if several else ""
+        needed = fit_bytes(views.sizes, 3 + bool(views.masks), scene)
         print_progress(
             f"{len(views)} photographs, used at {pictures_size(views)}: {job.steps} steps to {job.gaussians} "
-            f"Gaussians on the {'GPU' if job.device.type == 'cuda' else 'CPU'}{several}; --max-size, --steps and "
+            f"Gaussians on the {'GPU' if job.device.type == 'cuda' else 'CPU'}{several}, with about "
+            f"{math.ceil(10 * needed / 2**30) / 10} GiB of memory{each}; --max-size, --steps and "
             "--gaussians say otherwise"
         )
     return views
