@@ -18,11 +18,14 @@ from ._version import VERSION as __version__
 # Where what is public is defined. What a first picture does without is imported when it is asked for (PEP 562).
 _PLACES: Final = {
     "BuildError": "_kernelwheel",
+    "DefaultStrategy": "strategy",
     "IncompatibleArtifactError": "_kernelwheel",
     "KernelWheelError": "_kernelwheel",
+    "MCMCStrategy": "strategy",
     "RollingShutterType": "ops.arguments",
     "SelectiveAdam": "ops.selective_adam",
     "StoreError": "_kernelwheel",
+    "Strategy": "strategy",
     "accumulate": "ops.blended_lists",
     "accumulate_2dgs": "ops.blended_lists",
     "adam": "ops.selective_adam",
@@ -97,14 +100,18 @@ if TYPE_CHECKING:
     from .ops.relocation import compute_relocation, inject_noise_to_position
     from .ops.rendering_2dgs import rasterization_2dgs
     from .ops.selective_adam import SelectiveAdam, adam
+    from .strategy import DefaultStrategy, MCMCStrategy, Strategy
 
 __all__ = [
     "BuildError",
+    "DefaultStrategy",
     "IncompatibleArtifactError",
     "KernelWheelError",
+    "MCMCStrategy",
     "RollingShutterType",
     "SelectiveAdam",
     "StoreError",
+    "Strategy",
     "__version__",
     "accumulate",
     "accumulate_2dgs",

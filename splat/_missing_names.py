@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-_STRATEGY = "splat.compat.gsplat_strategies has gsplat's own, with splat's operators; it needs gsplat beside splat"
 _OTHER_CAMERAS = (
     "splat's camera models are pinhole, ortho and fisheye, without distortion; `splat fit` straightens photographs"
 )
@@ -12,9 +11,6 @@ _OTHER_CAMERAS = (
 MISSING: Final = {
     "rasterization_2dgs_inria_wrapper": "it is a wrapper of another package; splat.rasterization_2dgs renders the same",
     "rasterization_inria_wrapper": "it is a wrapper of another package; splat.rasterization renders the same",
-    "DefaultStrategy": _STRATEGY,
-    "MCMCStrategy": _STRATEGY,
-    "Strategy": _STRATEGY,
     "fully_fused_projection_with_ut": _OTHER_CAMERAS,
     "rasterize_to_pixels_eval3d": _OTHER_CAMERAS,
     "PngCompression": "`splat convert SCENE.ply SCENE.spz` compresses a scene",
