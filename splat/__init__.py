@@ -26,8 +26,8 @@ _PLACES: Final = {
     "SelectiveAdam": "ops.selective_adam",
     "StoreError": "_kernelwheel",
     "Strategy": "strategy",
-    "accumulate": "ops.blended_lists",
-    "accumulate_2dgs": "ops.blended_lists",
+    "accumulate": "ops.accumulation",
+    "accumulate_2dgs": "ops.accumulation",
     "adam": "ops.selective_adam",
     "build_info": "_kernels",
     "compute_relocation": "ops.relocation",
@@ -41,10 +41,13 @@ _PLACES: Final = {
     "quat_scale_to_covar_preci": "ops.projection",
     "rasterization": "ops.rendering",
     "rasterization_2dgs": "ops.rendering_2dgs",
+    "rasterize_contributing_gaussian_ids": "ops.contributing",
+    "rasterize_num_contributing_gaussians": "ops.contributing",
     "rasterize_to_indices_in_range": "ops.blended_lists",
     "rasterize_to_indices_in_range_2dgs": "ops.blended_lists",
     "rasterize_to_pixels": "ops.pixels",
     "rasterize_to_pixels_2dgs": "ops.pixels_2dgs",
+    "rasterize_top_contributing_gaussian_ids": "ops.contributing",
     "spherical_harmonics": "ops.harmonics",
     "world_to_cam": "ops.camera_space",
 }
@@ -86,13 +89,14 @@ if TYPE_CHECKING or not _is_command():
     _KERNELS.load_if_usable()
 
 if TYPE_CHECKING:
-    from .ops.blended_lists import (
-        accumulate,
-        accumulate_2dgs,
-        rasterize_to_indices_in_range,
-        rasterize_to_indices_in_range_2dgs,
-    )
+    from .ops.accumulation import accumulate, accumulate_2dgs
+    from .ops.blended_lists import rasterize_to_indices_in_range, rasterize_to_indices_in_range_2dgs
     from .ops.camera_space import proj, world_to_cam
+    from .ops.contributing import (
+        rasterize_contributing_gaussian_ids,
+        rasterize_num_contributing_gaussians,
+        rasterize_top_contributing_gaussian_ids,
+    )
     from .ops.harmonics import spherical_harmonics
     from .ops.image_loss import fused_ssim
     from .ops.pixels_2dgs import rasterize_to_pixels_2dgs
@@ -128,10 +132,13 @@ __all__ = [
     "quat_scale_to_covar_preci",
     "rasterization",
     "rasterization_2dgs",
+    "rasterize_contributing_gaussian_ids",
+    "rasterize_num_contributing_gaussians",
     "rasterize_to_indices_in_range",
     "rasterize_to_indices_in_range_2dgs",
     "rasterize_to_pixels",
     "rasterize_to_pixels_2dgs",
+    "rasterize_top_contributing_gaussian_ids",
     "spherical_harmonics",
     "world_to_cam",
 ]

@@ -28,6 +28,7 @@ GAUSSIANS, CAMERAS = [60, 0, 25, 35], [2, 1, 0, 2]
 SCENE = random_scene(7, N, WIDTH, HEIGHT, size="mixed", views=VIEWS)
 SCENE.means[::12, 0] += 1e4  # which no camera sees
 COEFFS = torch.randn(N, 9, 3, generator=torch.Generator().manual_seed(1)) * 0.3
+SIGNALS = torch.randn(N, 4, 5, generator=torch.Generator().manual_seed(4))
 BACKGROUNDS = torch.rand(len(VIEWS), 3, generator=torch.Generator().manual_seed(2))
 
 # What differs from a plain picture, and what has a gradient beside the Gaussians.
@@ -40,6 +41,8 @@ OPTIONS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "absgrad": ({"absgrad": True}, ()),
     "dense": ({"absgrad": True, "packed": False, "colors": COEFFS, "sh_degree": 2}, ()),
     "ortho": ({"camera_model": "ortho", "tile_size": 8}, ()),
+    "signals": ({"extra_signals": SIGNALS[:, 0], "render_mode": "RGB+ED"}, ("extra_signals",)),
+    "harmonics": ({"extra_signals": SIGNALS, "extra_signals_sh_degree": 1}, ("extra_signals", "viewmats")),
 }
 # The second and the last rank have smaller images.
 SIZES = {1: (20, HEIGHT), 3: (WIDTH, 15)}
@@ -72,7 +75,7 @@ def case_of(
     options: dict[str, Any], also: tuple[str, ...] = (), changes: dict[int, dict[str, Any]] | None = None
 ) -> dict[str, Any]:
     arguments = SCENE.arguments | options
-    shape = splat.rasterization(**arguments)[0].shape
+    shape = program.with_signals(*splat.rasterization(**arguments))[0].shape
     generator = torch.Generator().manual_seed(3)
     return {
         "arguments": arguments, "also": also, "changes": changes or {}, "gaussians": GAUSSIANS, "cameras": CAMERAS,
@@ -108,7 +111,7 @@ def of_one_process(name: str) -> dict[str, Any]:
     case = case_of(*OPTIONS[name])
     arguments = case["arguments"]
     leaves = {each: arguments[each].clone().requires_grad_() for each in (*program.GAUSSIANS, *case["also"])}
-    images, alphas, meta = splat.rasterization(**arguments | leaves)
+    images, alphas, meta = program.with_signals(*splat.rasterization(**arguments | leaves))
     meta["means2d"].retain_grad()
     ((images * case["weights"]).sum() + (alphas * case["alpha_weights"]).sum()).backward()
     found = {"images": images.detach(), "alphas": alphas.detach(), "v_means2d": meta["means2d"].grad}

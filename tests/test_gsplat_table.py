@@ -17,7 +17,14 @@ from splat.compat import gsplat14
 PAGE = REPOSITORY / "docs" / "gsplat.md"
 VERDICTS = {"same", "better", "stricter", "not supported"}
 VERDICTS_14 = {"same", "new", "renamed", "changed"}
-NOT_OF_GSPLAT = ("build_info", "fused_ssim")
+NOT_OF_GSPLAT = (
+    "build_info",
+    "fused_ssim",
+    # of 1.6.0:
+    "rasterize_contributing_gaussian_ids",
+    "rasterize_num_contributing_gaussians",
+    "rasterize_top_contributing_gaussian_ids",
+)
 FUNCTIONS = [name for name in splat.__all__ if inspect.isfunction(getattr(splat, name)) and name not in NOT_OF_GSPLAT]
 # Values that gsplat takes.
 UNSUPPORTED = {
@@ -29,6 +36,11 @@ UNSUPPORTED = {
     "ftheta_coeffs": object(),
     "rolling_shutter": splat.RollingShutterType.ROLLING_LEFT_TO_RIGHT,
     "viewmats_rs": torch.eye(4)[None],
+    "return_normals": True,
+    "global_z_order": False,
+    "lidar_coeffs": object(),
+    "external_distortion_coeffs": object(),
+    "renderer_config": object(),
 }
 
 

@@ -77,7 +77,8 @@ def test_any_other_name_is_no_attribute() -> None:
 def test_modes_have_literal_types() -> None:
     hints = get_type_hints(inspect.unwrap(splat.rasterization))
 
-    assert hints["render_mode"] == Literal["RGB", "D", "ED", "RGB+D", "RGB+ED"]
+    known, along_rays = Literal["RGB", "D", "ED", "RGB+D", "RGB+ED"], Literal["d", "Ed", "RGB-d", "RGB-Ed"]
+    assert hints["render_mode"] == known | along_rays
     assert set(get_args(hints["rasterize_mode"])) == {"classic", "antialiased"}
 
 

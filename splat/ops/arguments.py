@@ -257,18 +257,28 @@ def check_sh_degree(degree: int, bases: int, name: str = "sh_degree") -> int:
 
 
 def check_colors(
-    colors: Tensor,
+    colors: Tensor | None,
     backgrounds: Tensor | None,
     sizes: Sizes,
     sh_degree: int | None,
     means: Tensor,
     render_mode: str,
+    more: int = 0,
 ) -> bool:
-    """Check the colours and backgrounds of `rasterization`; return whether each camera has its own colours."""
-    check_tensor("colors", colors, means)
+    """Check the colours and backgrounds of `rasterization`, which has `more` channels behind the colours'; return
+    whether each camera has its own colours.
+    """
     if backgrounds is not None:
         check_tensor("backgrounds", backgrounds, means)
     batch, n, c = sizes.batch, sizes.gaussians, sizes.cameras
+    shown = (colors.shape[-1] if colors is not None and render_mode.startswith("RGB") else 0) + more
+    if backgrounds is not None and shown:
+        check_backgrounds(backgrounds, (*batch, c), shown)
+    if colors is None:
+        if render_mode.startswith("RGB"):
+            raise ValueError(f"colors=None needs a render_mode of depth alone, 'D' or 'ED', found {render_mode!r}")
+        return False
+    check_tensor("colors", colors, means)
     facts = f"N={n}, C={c}" + (f" and batch {list(batch)}" if batch else "")
     shape = tuple(colors.shape)
     if sh_degree is None:
@@ -277,7 +287,7 @@ def check_colors(
                 f"colors must have shape [..., N, D] or [..., C, N, D] with {facts} and D >= 1, "
                 f"found {shape_of(colors)}; for spherical harmonics [..., N, K, 3] pass sh_degree"
             )
-        check_channels(colors, more=1 if render_mode.startswith("RGB+") else 0)
+        check_channels(colors, more=more + render_mode.startswith("RGB+"))
     else:
         if shape[:-2] not in ((*batch, n), (*batch, c, n)) or shape[-1] != 3:
             raise ValueError(
@@ -285,6 +295,4 @@ def check_colors(
                 f"found {shape_of(colors)}"
             )
         check_sh_degree(sh_degree, shape[-2])
-    if backgrounds is not None and render_mode.startswith("RGB"):
-        check_backgrounds(backgrounds, (*batch, c), shape[-1])
     return len(shape) == len(batch) + (3 if sh_degree is None else 4)

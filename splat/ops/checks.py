@@ -126,13 +126,13 @@ def number(name: str, value: float, allow_infinity: bool = False) -> float:
     return result
 
 
-def check_channels(tensor: Tensor, more: int = 0) -> None:
+def check_channels(tensor: Tensor, more: int = 0, name: str = "colors") -> None:
     """Raise ValueError for colours [..., D] without channels, or with too many; `more` channels will follow them."""
     if tensor.shape[-1] == 0:
-        raise ValueError(f"colors must have at least one channel, found {shape_of(tensor)}")
+        raise ValueError(f"{name} must have at least one channel, found {shape_of(tensor)}")
     if tensor.shape[-1] + more > MAX_CHANNELS:
-        beside = f" beside {more} of depth" if more else ""
-        raise ValueError(f"colors must have at most {MAX_CHANNELS - more} channels{beside}, found {shape_of(tensor)}")
+        beside = f" beside {more} of depth or extra signals" if more else ""
+        raise ValueError(f"{name} must have at most {MAX_CHANNELS - more} channels{beside}, found {shape_of(tensor)}")
 
 
 def check_count(what: str, *factors: int, most: int = MAX_COUNT, remedy: str = "render fewer images at once") -> None:

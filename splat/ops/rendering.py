@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from .arguments import (
     RASTERIZE_MODES,
-    RENDER_MODES,
     ProjectionSettings,
     RasterizeMode,
     RenderMode,
     RollingShutterType,
     Sizes,
-    check_colors,
     check_distributed,
     check_scene,
     checked_capacity,
@@ -24,12 +21,13 @@ from .arguments import (
 from .autocast import in_float32
 from .checks import MAX_TILE_SIZE, check_tiles, check_values, one_of, positive_int, shaped
 from .defaults import EPS2D, FAR_PLANE, NEAR_PLANE
+from .features import Features, RayMode, refuse_newer
 from .intersection import Grid, Intersections
 from .meta import lazy_meta
 from .packing import SparseRows, Splats
 from .pairs import exchange, meta_of_lists, project_splats, tile_pairs
 from .pixels import rasterize
-from .projection import Colors, GaussianParameters, check_sparse
+from .projection import GaussianParameters, check_sparse
 
 
 @in_float32
@@ -38,7 +36,7 @@ def rasterization(
     quats: Tensor | None,
     scales: Tensor | None,
     opacities: Tensor,
-    colors: Tensor,
+    colors: Tensor | None,
     viewmats: Tensor,
     Ks: Tensor,
     width: int,
@@ -49,9 +47,9 @@ def rasterization(
     eps2d: float = EPS2D,
     sh_degree: int | None = None,
     packed: bool = True,
-    tile_size: int = 16,
+    tile_size: int | None = 16,
     backgrounds: Tensor | None = None,
-    render_mode: RenderMode = "RGB",
+    render_mode: RenderMode | RayMode = "RGB",
     sparse_grad: bool = False,
     absgrad: bool = False,
     rasterize_mode: RasterizeMode = "classic",
@@ -70,6 +68,13 @@ def rasterization(
     viewmats_rs: Tensor | None = None,
     *,
     capacity: int | None = None,
+    extra_signals: Tensor | None = None,
+    extra_signals_sh_degree: int | None = None,
+    return_normals: bool = False,
+    global_z_order: bool = True,
+    lidar_coeffs: object | None = None,
+    external_distortion_coeffs: object | None = None,
+    renderer_config: object | None = None,
 ) -> tuple[Tensor, Tensor, dict[str, Any]]:
     r"""Render N Gaussians into the images of C cameras.
 
@@ -88,7 +93,7 @@ def rasterization(
         opacities: [..., N] between 0 and 1.
         colors: [..., N, D] or [..., C, N, D] values with any D >= 1; with `sh_degree`, [..., N, K, 3] or
             [..., C, N, K, 3] coefficients of spherical harmonics, evaluated towards each camera; 0.5 is added and
-            negative results become 0.
+            negative results become 0. The coefficients may be float16. None where `render_mode` is depth alone.
         viewmats: [..., C, 4, 4] world-to-camera matrices; the last row is taken to be 0, 0, 0, 1. The camera
             looks along +z, with x to the right and y down.
         Ks: [..., C, 3, 3] intrinsics in pixels; the focal lengths and the principal point are used, skew is ignored.
@@ -100,9 +105,9 @@ def rasterization(
         eps2d: added to the diagonal of each projected covariance, in square pixels.
         sh_degree: 0 to 4, or None for direct values; may be below the degree of the coefficients.
         packed: layout of the entries of `meta`, see below. It does not change the images.
-        tile_size: side of the square tiles in pixels, 1 to 32. It does not change the images.
+        tile_size: side of the square tiles in pixels, 1 to 32, or None for 16. It does not change the images.
         backgrounds: [..., C, D] values behind everything, [D] for all images, or None for zeros. The background of
-            depth is always 0.
+            depth is always 0. That of extra signals follows that of colours: [..., C, D + E], or E with depth alone.
         render_mode: "RGB" renders `colors`, "D" the accumulated depth :math:`\sum_i w_i z_i`, "ED" the
             expected depth :math:`\sum_i w_i z_i / \sum_i w_i`; "RGB+D" and "RGB+ED" append depth to the
             colours as the last channel.
@@ -135,6 +140,15 @@ def rasterization(
             one, nothing waits for a GPU, and a CUDA graph can capture the call. If `meta["n_pairs"]` is larger, the
             farthest Gaussians are missing in the images, and from 2**32 on all; on the CPU that is an error. None: as
             much as is needed.
+        extra_signals: of gsplat 1.6.0, like all that follow: [..., N, E] or [..., C, N, E] values with any E >= 1, or
+            [N, K, E] with `extra_signals_sh_degree`, which are drawn into `meta["render_extra_signals"]`.
+        extra_signals_sh_degree: 0 to 4: the signals are coefficients of spherical harmonics, evaluated as colours are,
+            but for negative results, which stay.
+        return_normals: must be False.
+        global_z_order: must be True.
+        lidar_coeffs: must be None.
+        external_distortion_coeffs: must be None.
+        renderer_config: must be None.
 
     Returns:
         The images [..., C, height, width, X] with X = D, 1 or D + 1 by `render_mode`; the accumulated opacities
@@ -156,8 +170,8 @@ def rasterization(
         show. Its gradients by this image are 0.
 
     Raises:
-        NotImplementedError: for features of gsplat that splat does not have: those marked "must be" above, ftheta
-            cameras, and Ks that requires grad while grad mode is on.
+        NotImplementedError: for features of gsplat that splat does not have: those marked "must be" above, the modes
+            "d", "Ed", "RGB-d" and "RGB-Ed", ftheta cameras, and Ks that requires grad while grad mode is on.
         TypeError: if a tensor is not float32 or a number is not one.
         ValueError: if a shape, device or value is wrong. The values of cameras on a GPU are not checked, because that
             would wait for the GPU.
@@ -175,6 +189,14 @@ def rasterization(
         ftheta_coeffs=ftheta_coeffs,
         viewmats_rs=viewmats_rs,
     )
+    refuse_newer(
+        render_mode,
+        return_normals=return_normals or None,
+        global_z_order=None if global_z_order else False,
+        lidar_coeffs=lidar_coeffs,
+        external_distortion_coeffs=external_distortion_coeffs,
+        renderer_config=renderer_config,
+    )
     if covars is not None:
         quats = scales = None
     sizes = check_scene(
@@ -188,8 +210,8 @@ def rasterization(
         Ks=Ks,
         camera_model=camera_model,
     )
-    one_of("render_mode", render_mode, RENDER_MODES)
-    per_camera = check_colors(colors, backgrounds, sizes, sh_degree, means, render_mode)
+    signals = extra_signals, extra_signals_sh_degree
+    features = Features(render_mode, colors, sh_degree, *signals, backgrounds, sizes, means)
     settings = ProjectionSettings(
         width=width,
         height=height,
@@ -201,12 +223,10 @@ def rasterization(
         camera_model=camera_model,
     )
     positive_int("channel_chunk", channel_chunk)
-    tile_size = positive_int("tile_size", tile_size, MAX_TILE_SIZE)
+    tile_size = positive_int("tile_size", 16 if tile_size is None else tile_size, MAX_TILE_SIZE)
     grid = tile_size, -(-settings.width // tile_size), -(-settings.height // tile_size)
     check_tiles(sizes.images, *grid[1:])
-    renders_color, renders_depth = render_mode.startswith("RGB"), render_mode.endswith("D")
-    channels = (colors.shape[-1] if renders_color else 0) + renders_depth
-    check_values(sizes.images, settings.height, settings.width, channels)
+    check_values(sizes.images, settings.height, settings.width, features.channels)
     check_sparse(sparse_grad, packed, sizes)
     capacity = checked_capacity(capacity, packed, distributed)
 
@@ -214,12 +234,10 @@ def rasterization(
     if distributed:
         from .distributed import gather_cameras, sync_ranks  # not at the top: few programs need it
 
-        check_distributed(sizes, per_camera)
-        facts: dict[str, object] = {
-            "render_mode": render_mode, "channels": channels, "sh_degree": sh_degree, "absgrad": absgrad,
-        }  # fmt: skip
+        check_distributed(sizes, features.per_camera)
+        facts: dict[str, object] = {"render_mode": render_mode, **features.facts, "absgrad": absgrad}
         # Who has no backward pass would keep the others waiting in theirs.
-        tensors = (means, quats, scales, covars, opacities, colors)
+        tensors = (means, quats, scales, covars, opacities, *features.tensors)
         facts["requires_grad"] = any(tensor is not None and tensor.requires_grad for tensor in tensors)
         facts["viewmats.requires_grad"] = viewmats.requires_grad
         ranks = sync_ranks(sizes, settings, viewmats.device, facts)
@@ -229,11 +247,10 @@ def rasterization(
     rows = SparseRows()
     if sparse_grad:
         gaussians = gaussians.with_sparse_gradients(rows)
-    rendered = Colors(colors, per_camera, sh_degree) if renders_color else None
-    splats, shaded, invalid = project_splats(gaussians.with_triangles(), viewmats, Ks, sizes, settings, rendered, ranks)
-    if sh_degree is not None:
-        colors, per_camera = shaded, True  # none of them if only depth is rendered
-    pairs = splats, colors if renders_color else None, per_camera
+    splats, shaded, invalid = project_splats(
+        gaussians.with_triangles(), viewmats, Ks, sizes, settings, features.colors, ranks
+    )
+    pairs = splats, *features.of_pairs(shaded, gaussians.means, viewmats, splats.radii)
     if ranks is None:
         shown, splats, drawn_colors, lists = tile_pairs(*pairs, sizes, grid, packed, capacity)
     else:
@@ -241,16 +258,9 @@ def rasterization(
     if sparse_grad and shown.visible is not None:
         rows.fill(shown.visible.gaussian_ids)
 
-    features = [] if drawn_colors is None else [drawn_colors]
-    if renders_depth:
-        features.append(splats.depths[..., None])
-    if backgrounds is not None and renders_depth:
-        # Depth has no background.
-        backgrounds = torch.nn.functional.pad(backgrounds, (0, 1)) if renders_color else None
-    images, alphas = _blend(splats, features, backgrounds, lists, sizes, settings, grid, absgrad)
-    if render_mode.endswith("ED"):
-        depth = images[..., -1:] / alphas.clamp_min(1e-10)
-        images = torch.cat([images[..., :-1], depth], dim=-1)
+    drawn = features.with_depth(drawn_colors, splats.depths)
+    images, alphas = _blend(splats, drawn, features.backgrounds, lists, sizes, settings, grid, absgrad)
+    images, signal_images = features.apart(images, alphas)
     meta: dict[str, Any] = {
         **shown.meta(projected),
         **meta_of_lists(splats.depths, lists, sizes, grid),
@@ -260,13 +270,14 @@ def rasterization(
         "n_batches": sizes.batches,
         "n_cameras": sizes.cameras,
         "n_invalid": invalid,
+        **signal_images,
     }
     return images, alphas, lazy_meta(meta)
 
 
 def _blend(
     splats: Splats,
-    features: list[Tensor],
+    drawn: Tensor,
     backgrounds: Tensor | None,
     lists: Intersections,
     sizes: Sizes,
@@ -280,7 +291,7 @@ def _blend(
     return rasterize(
         splats.means2d,
         splats.conics,
-        features[0] if len(features) == 1 else torch.cat(features, dim=-1),
+        drawn,
         splats.opacities,
         backgrounds,
         None,

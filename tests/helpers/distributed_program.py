@@ -17,6 +17,7 @@ from torch import Tensor
 import splat
 
 GAUSSIANS = ("means", "quats", "scales", "opacities", "colors")
+SIGNALS = "extra_signals"
 
 
 def main(folder: Path) -> None:
@@ -36,16 +37,16 @@ def part(tensor: Tensor, counts: list[int], rank: int) -> Tensor:
 def outcome(case: dict[str, Any], rank: int) -> dict[str, Any]:
     """The images, the gradients of what this rank has and where an optimizer moves it, or the error."""
     arguments = dict(case["arguments"])
-    for name in (*GAUSSIANS, "viewmats", "Ks", "backgrounds"):
+    for name in (*GAUSSIANS, SIGNALS, "viewmats", "Ks", "backgrounds"):
         if name in arguments:
-            counts = case["gaussians"] if name in GAUSSIANS else case["cameras"]
+            counts = case["gaussians"] if name in (*GAUSSIANS, SIGNALS) else case["cameras"]
             arguments[name] = part(arguments[name], counts, rank)
     arguments |= case["changes"].get(rank, {})
     requires_grad = arguments.pop("requires_grad", True)
     leaves = {name: arguments[name].requires_grad_(requires_grad) for name in (*GAUSSIANS, *case["also"])}
     rasterization = gsplat_s_rasterization() if case["gsplat"] else splat.rasterization
     try:
-        images, alphas, meta = rasterization(**arguments, distributed=True)
+        images, alphas, meta = with_signals(*rasterization(**arguments, distributed=True))
     except (ValueError, RuntimeError) as error:
         return {"error": str(error)}
     meta["means2d"].retain_grad()
@@ -59,6 +60,15 @@ def outcome(case: dict[str, Any], rank: int) -> dict[str, Any]:
     found |= {"v_means2d": means2d.grad, "absgrad": getattr(means2d, "absgrad", None)}
     found |= {name: meta[name] for name in ("camera_ids", "gaussian_ids", "radii", "n_cameras")}
     return found | {"stepped": stepped(leaves["means"], meta)}
+
+
+def with_signals(images: Tensor, alphas: Tensor, meta: dict[str, Any]) -> tuple[Tensor, Tensor, dict[str, Any]]:
+    """The images of extra signals, if there are any, behind those of colours."""
+    return (
+        (torch.cat([images, meta["render_extra_signals"]], dim=-1) if f"render_{SIGNALS}" in meta else images),
+        alphas,
+        meta,
+    )
 
 
 @cache
