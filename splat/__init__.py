@@ -31,6 +31,7 @@ _PLACES: Final = {
     "adam": "ops.selective_adam",
     "build_info": "_kernels",
     "compute_relocation": "ops.relocation",
+    "export_splats": "scene.exporter",
     "fully_fused_projection": "ops.projection",
     "fully_fused_projection_2dgs": "ops.projection_2dgs",
     "fused_ssim": "ops.image_loss",
@@ -104,6 +105,7 @@ if TYPE_CHECKING:
     from .ops.relocation import compute_relocation, inject_noise_to_position
     from .ops.rendering_2dgs import rasterization_2dgs
     from .ops.selective_adam import SelectiveAdam, adam
+    from .scene.exporter import export_splats
     from .strategy import DefaultStrategy, MCMCStrategy, Strategy
 
 __all__ = [
@@ -122,6 +124,7 @@ __all__ = [
     "adam",
     "build_info",
     "compute_relocation",
+    "export_splats",
     "fully_fused_projection",
     "fully_fused_projection_2dgs",
     "fused_ssim",

@@ -14,7 +14,6 @@ MISSING: Final = {
     "fully_fused_projection_with_ut": _OTHER_CAMERAS,
     "rasterize_to_pixels_eval3d": _OTHER_CAMERAS,
     "PngCompression": "`splat convert SCENE.ply SCENE.spz` compresses a scene",
-    "export_splats": "`splat convert` writes .ply, .compressed.ply, .splat, .sog and .spz",
 }
 
 

@@ -20,6 +20,7 @@ VERDICTS_14 = {"same", "new", "renamed", "changed"}
 NOT_OF_GSPLAT = (
     "build_info",
     "fused_ssim",
+    "export_splats",  # gsplat's, beside its page's functions
     # of 1.6.0:
     "rasterize_contributing_gaussian_ids",
     "rasterize_num_contributing_gaussians",
