@@ -280,6 +280,19 @@ def test_what_does_not_fit_is_one_error() -> None:
         ops.relocate(params, optimizers, state, torch.ones(40, dtype=torch.bool), binoms())
 
 
+def test_optimizers_may_remember_numbers_that_are_not_of_gaussians() -> None:
+    params, optimizers, state = start()
+    params["means"].grad = torch.ones(40, 3)
+    optimizers["means"] = torch.optim.NAdam([params["means"]])
+    optimizers["means"].step()
+    before = optimizers["means"].state[params["means"]]
+    ops.remove(params, optimizers, state, torch.arange(40) < 30)
+    known = optimizers["means"].state[params["means"]]
+    assert known.keys() == before.keys() > {"step", "exp_avg"}
+    assert torch.equal(known["exp_avg"], before["exp_avg"][30:])
+    assert torch.equal(known["mu_product"], before["mu_product"])
+
+
 def test_more_gaussians_than_multinomial_takes_are_drawn_by_their_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     weights = torch.tensor([0.0, 3.0, 0.0, 1.0, 0.0])
     monkeypatch.setattr("splat.ops.densification._MOST_DRAWN", 4)

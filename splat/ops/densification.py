@@ -29,7 +29,11 @@ def draw(weights: Tensor, count: int, generator: torch.Generator | None = None) 
 
 def chosen_state(state: Mapping[str, Any], rows: Tensor, forgotten: Tensor) -> dict[str, Any]:
     """What an optimizer knows of a parameter, for its `rows`: nothing of those at the places `forgotten` among them."""
-    return {key: value[rows].index_fill_(0, forgotten, 0.0) if key != "step" else value for key, value in state.items()}
+    # Counts of steps have no rows.
+    return {
+        key: value[rows].index_fill_(0, forgotten, 0.0) if isinstance(value, Tensor) and value.ndim else value
+        for key, value in state.items()
+    }
 
 
 def rotate(quats: Tensor, vectors: Tensor) -> Tensor:
