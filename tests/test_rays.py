@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from blending_checks import assert_close, assert_same_everywhere, gradients, random_v
-from ray_reference import LEAVES, Arguments, blend_along_rays, ray_arguments
+from ray_reference import LEAVES, Arguments, blend_along_rays, ray_arguments, ray_operands
 from torch import Tensor, library
 
 from splat import _kernels
@@ -169,20 +169,13 @@ def test_wrong_arguments_are_refused(changed: Arguments, error: type[Exception],
     ],
 )
 def test_the_operator_trusts_nobody(changed: Arguments, words: str) -> None:
-    given = operands(ray_arguments())
+    given = ray_operands(ray_arguments())
     with pytest.raises(RuntimeError, match=words):
         torch.ops.splat.rasterize_along_rays(**given | changed)
 
 
-def operands(arguments: Arguments) -> Arguments:
-    """Those of the operator, in its order."""
-    order = ("means", "frames", "colors", "opacities", "rays", "backgrounds", "masks", "tile_size", "isect_offsets")
-    given = {name: arguments[name] for name in (*order, "flatten_ids")}
-    return given | {name: arguments[name][None] for name in ("means", "frames")}
-
-
 def test_torch_finds_the_operators_well_made() -> None:
-    given = operands(ray_arguments(count=10))
+    given = ray_operands(ray_arguments(count=10))
     images = torch.ops.splat.rasterize_along_rays(**given)
     v = random_v(images[:2], torch.zeros(2, 29, 41, dtype=torch.bool))
     library.opcheck(torch.ops.splat.rasterize_along_rays.default, tuple(given.values()))
@@ -205,7 +198,7 @@ def test_a_call_is_captured_in_one_graph() -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_executed_kernels_give_what_the_cpu_gives(simt_ptx: ModuleType, case: str) -> None:
-    given: Any = operands(ray_arguments(**CASES[case]))
+    given: Any = ray_operands(ray_arguments(**CASES[case]))
     executed, ours = getattr(torch.ops, simt_ptx.__name__), torch.ops.splat
     images, expected = executed.rasterize_along_rays(**given), ours.rasterize_along_rays(**given)
     # Where a pixel has drawn nothing, its last Gaussian is the first of the lists on the CPU, and none on CUDA.

@@ -80,6 +80,13 @@ def ray_arguments(
     }
 
 
+def ray_operands(arguments: Arguments) -> Arguments:
+    """Those of the operator, in its order."""
+    order = ("means", "frames", "colors", "opacities", "rays", "backgrounds", "masks", "tile_size", "isect_offsets")
+    given = {name: arguments[name] for name in (*order, "flatten_ids")}
+    return given | {name: arguments[name][None] for name in ("means", "frames")}
+
+
 def blend_along_rays(given: Arguments) -> tuple[Tensor, Tensor, Tensor]:
     """The images of `rasterize_along_rays`, without batches, in the dtype of its arguments; and the pixels [C, H, W] in
     which float32 may decide otherwise.
