@@ -6,6 +6,7 @@ Its installed package has their sources, which nvcc compiles to PTX for tests/si
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -15,6 +16,8 @@ from torch import Tensor
 
 import splat
 from splat import _kernels
+from splat.ops.pixels_rays import rasterize_along_rays
+from splat.ops.projection import rotation_matrices
 
 gsplat = pytest.importorskip("gsplat", reason="its kernels are executed; ci/test installs it")
 import gsplat_sources  # noqa: E402
@@ -22,6 +25,7 @@ from simt.gsplat_kernels import CompiledModule, build_gsplat, in_place_of  # noq
 
 _kernels.require(torch.device("cpu"))
 OPS = torch.ops.splat
+GLOBAL_SHUTTER = 4
 COUNT, WIDTH, HEIGHT, TILE = 300, 48, 40, 16
 LEAVES = ("means", "quats", "scales", "opacities", "colors", "viewmats")
 FORMS: dict[str, dict[str, Any]] = {
@@ -37,16 +41,25 @@ FORMS: dict[str, dict[str, Any]] = {
 pytestmark = [pytest.mark.needs_torch("cuda"), pytest.mark.slow, pytest.mark.simt]
 
 
-@pytest.fixture(scope="module")
-def theirs(tmp_path_factory: pytest.TempPathFactory) -> CompiledModule:
-    """gsplat's kernels."""
+def compiled(name: str, folder: Path, files: tuple[str, ...]) -> CompiledModule:
     try:
         gsplat_sources.find_sources()
         gsplat_sources.find_nvcc()
     except SystemExit as missing:
         pytest.skip(str(missing))
-    folder = tmp_path_factory.mktemp("gsplat")
-    return build_gsplat(folder, gsplat_sources.compile_ptx(folder).read_text(encoding="utf-8"))
+    return build_gsplat(folder, gsplat_sources.compile_ptx(folder, files).read_text(encoding="utf-8"), name=name)
+
+
+@pytest.fixture(scope="module")
+def theirs(tmp_path_factory: pytest.TempPathFactory) -> CompiledModule:
+    """gsplat's kernels."""
+    return compiled("gsplat", tmp_path_factory.mktemp("gsplat"), gsplat_sources.EXECUTED)
+
+
+@pytest.fixture(scope="module")
+def along_rays(tmp_path_factory: pytest.TempPathFactory) -> CompiledModule:
+    """Those that evaluate Gaussians along rays."""
+    return compiled("gsplat_rays", tmp_path_factory.mktemp("gsplat-rays"), gsplat_sources.ALONG_RAYS)
 
 
 class Drawn(NamedTuple):
@@ -221,6 +234,48 @@ def test_the_rasterizer_is_gsplat_s(theirs: CompiledModule, projected: Projected
     names = ("absgrad", "means2d", "conics", "colors", "opacities")
     for name, found, expected in zip(names, (v_absolute, v_means2d, *others[:3]), gradients, strict=True):
         assert_close(found, expected, 2e-5, name)
+
+
+@pytest.mark.parametrize("tile", [16, 8])
+def test_gaussians_along_rays_are_those_of_gsplat_s_kernels(along_rays: CompiledModule, tile: int) -> None:
+    made = scene(6)
+    images, columns, rows = len(made.viewmats), -(-WIDTH // tile), -(-HEIGHT // tile)
+    radii, means2d, depths, *_ = splat.fully_fused_projection(
+        made.means, None, made.quats, made.scales, made.viewmats, made.Ks, WIDTH, HEIGHT
+    )
+    _, keys, ids = splat.isect_tiles(means2d, radii, depths, tile, columns, rows)
+    offsets = splat.isect_offset_encode(keys, images, columns, rows)
+    colors, opacities = made.colors.repeat(images, 1, 1), made.opacities.repeat(images, 1)
+    backgrounds = torch.rand(images, 3, generator=torch.Generator().manual_seed(2))
+    shared = (
+        made.means, made.quats, made.scales, colors, opacities, backgrounds, None, WIDTH, HEIGHT, tile,
+        made.viewmats, None, made.Ks, GLOBAL_SHUTTER, offsets, ids,
+    )  # fmt: skip
+    picture, alphas, last = along_rays.rasterize_to_pixels_from_world_3dgs_fwd(*shared)
+    v = random_v(picture)
+    expected = along_rays.rasterize_to_pixels_from_world_3dgs_bwd(*shared, alphas, last, *v)
+
+    leaves = [each.clone().requires_grad_() for each in (made.means, made.quats, made.scales, colors, opacities)]
+    frames = rotation_matrices(leaves[1]).mT / leaves[2][..., None]
+    images = rasterize_along_rays(leaves[0], frames, *leaves[3:], pinhole_rays(made), tile, offsets, ids, backgrounds)
+    gradients = torch.autograd.grad(images, leaves, v)
+
+    assert alphas.max() > 0.9
+    for found, wanted in zip(images, (picture, alphas), strict=True):
+        off = (found.detach() - wanted).abs().amax(-1)
+        assert off.max() <= 1 / 255, "more than one blend at the threshold"
+        assert (off > 2e-5).double().mean() <= 1e-3, "pixels that differ"
+    for name, found, wanted in zip(LEAVES[:5], gradients, expected, strict=True):
+        assert_close(found, wanted, 1e-4, name)
+
+
+def pinhole_rays(made: Scene) -> Tensor:
+    """Of all its cameras, [C, height, width, 6]."""
+    y, x = torch.meshgrid(torch.arange(HEIGHT) + 0.5, torch.arange(WIDTH) + 0.5, indexing="ij")
+    points = torch.stack([x, y, torch.ones_like(x)], -1) @ torch.linalg.inv(made.Ks)[:, None].mT
+    poses = torch.linalg.inv(made.viewmats)[:, None, None]
+    directions = (poses[..., :3, :3] @ points[..., None])[..., 0]
+    return torch.cat([poses[..., :3, 3].expand_as(directions), directions], -1)
 
 
 @pytest.mark.parametrize("degree", range(5))

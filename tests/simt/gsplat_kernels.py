@@ -28,19 +28,23 @@ KERNELS = "|".join((
     "spherical_harmonics_fwd_kernelIfE", "spherical_harmonics_bwd_kernelIfE",
     "intersect_tile_kernelIfE", "intersect_offset_kernelE",
     "rasterize_to_pixels_3dgs_fwd_kernelILj3EfE", "rasterize_to_pixels_3dgs_bwd_kernelILj3EfE",
+    "rasterize_to_pixels_from_world_3dgs_fwd_kernelILj3EfE", "rasterize_to_pixels_from_world_3dgs_bwd_kernelILj3EfE",
 ))  # fmt: skip
 STAGED = 28  # bytes of shared memory for a Gaussian: its number, centre, opacity and conic
+# In space: its number, centre, opacity, and a matrix forward; scales, quaternion and colours backward.
+STAGED_IN_SPACE, STAGED_IN_SPACE_BACKWARD = 56, 60
+UNSCENTED, F_THETA = bytes(20), bytes(68)  # parameters that pinhole cameras do not read
 U32, F32, FLAG = np.uint32, np.float32, np.bool_
 
 
-def build_gsplat(folder: Path, ptx: str, count: bool = False) -> CompiledModule:
+def build_gsplat(folder: Path, ptx: str, count: bool = False, name: str = "gsplat") -> CompiledModule:
     """Compile what executes gsplat's PTX into the folder, or what counts it.
 
     Raises:
         UnknownInstruction: there is PTX that the translator does not know.
         RuntimeError: CMake or a compiler failed; with its output.
     """
-    return CompiledModule(build(folder, "gsplat_counts" if count else "gsplat_ptx", ptx, KERNELS, count))
+    return CompiledModule(build(folder, f"{name}_counts" if count else f"{name}_ptx", ptx, KERNELS, count))
 
 
 @contextmanager
@@ -264,6 +268,31 @@ class CompiledModule:
             )  # fmt: skip
         return v_absolute, v_means2d, v_conics, v_colors, v_opacities
 
+    def rasterize_to_pixels_from_world_3dgs_fwd(self, *arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
+        """Colours, alphas, and the places in the lists of the last Gaussians blended.
+
+        Arguments as of `_in_space`.
+        """
+        offsets, tile_size, values = _in_space(*arguments)
+        shape = (*offsets.shape[:-2], arguments[8], arguments[7])
+        results = _unwritten(*shape, arguments[3].shape[-1]), _unwritten(*shape, 1), torch.zeros(shape).int()
+        name = "rasterize_to_pixels_from_world_3dgs_fwd_kernel"
+        self._launch_tiles(name, offsets, tile_size, STAGED_IN_SPACE, *values, *results)
+        return results
+
+    def rasterize_to_pixels_from_world_3dgs_bwd(self, *arguments: Any) -> tuple[Tensor, ...]:
+        """Gradients of means, quaternions, scales, colours and opacities.
+
+        Arguments as of `_in_space`, then alphas, last indices, and gradients of colours and alphas.
+        """
+        *forward, alphas, last_ids, v_pictures, v_alphas = arguments
+        offsets, tile_size, values = _in_space(*forward)
+        results = tuple(torch.zeros_like(each) for each in forward[:5])
+        name = "rasterize_to_pixels_from_world_3dgs_bwd_kernel"
+        given = (*values, alphas, last_ids, v_pictures, v_alphas, *results)
+        self._launch_tiles(name, offsets, tile_size, STAGED_IN_SPACE_BACKWARD, *given)
+        return results
+
     def _launch_line(self, kernel: str, count: int, *arguments: Any, ended_lanes_leave: bool = False) -> None:
         """With a thread for each of so many."""
         if count:
@@ -290,12 +319,40 @@ class CompiledModule:
         self.executor.run_ptx(name, grid, block, shared, values, ended_lanes_leave)
 
 
-def _argument(value: Tensor | np.generic | None) -> np.ndarray | bytes | None:
+def _argument(value: Tensor | np.generic | bytes | None) -> np.ndarray | bytes | None:
     """As run_ptx takes it."""
     if isinstance(value, Tensor):
         assert value.is_contiguous()
         return value.detach().numpy()
-    return None if value is None else value.tobytes()
+    return value.tobytes() if isinstance(value, np.generic) else value
+
+
+def _in_space(
+    means: Tensor,
+    quats: Tensor,
+    scales: Tensor,
+    colors: Tensor,
+    opacities: Tensor,
+    backgrounds: Tensor | None,
+    masks: Tensor | None,
+    width: int,
+    height: int,
+    tile_size: int,
+    viewmats: Tensor,
+    late_viewmats: Tensor | None,
+    Ks: Tensor,
+    shutter: int,
+    offsets: Tensor,
+    ids: Tensor,
+) -> tuple[Tensor, int, tuple[Any, ...]]:
+    """Where lists begin, the side of a tile, and what the kernels take, of pinhole cameras without distortion."""
+    values = (
+        *_projection_sizes(means, viewmats), U32(len(ids)), FLAG(False), means, quats, scales, colors, opacities,
+        backgrounds, masks, U32(width), U32(height), U32(tile_size), U32(offsets.shape[-1]), U32(offsets.shape[-2]),
+        viewmats, late_viewmats, Ks, U32(CompiledModule.PINHOLE), UNSCENTED, U32(shutter), None, None, None, F_THETA,
+        offsets, ids,
+    )  # fmt: skip
+    return offsets, tile_size, values
 
 
 def _projection_sizes(means: Tensor, viewmats: Tensor) -> tuple[np.generic, ...]:
