@@ -23,9 +23,10 @@ EXECUTED = (
     "IntersectTile.cu",
     "RasterizeToPixels3DGSFwd.cu",
     "RasterizeToPixels3DGSBwd.cu",
+    "ProjectionUT3DGSFused.cu",
+    "RasterizeToPixelsFromWorld3DGSFwd.cu",
+    "RasterizeToPixelsFromWorld3DGSBwd.cu",
 )
-# What it launches with Gaussians evaluated along rays.
-ALONG_RAYS = ("RasterizeToPixelsFromWorld3DGSFwd.cu", "RasterizeToPixelsFromWorld3DGSBwd.cu")
 CHANNELS = 3
 
 
@@ -55,19 +56,24 @@ def find_nvcc() -> str:
     return program
 
 
-def compile_ptx(folder: Path, files: Sequence[str] = EXECUTED) -> Path:
-    """The files in one, without assertions, with the rasterizers for 3 channels only, which saves most of the time.
+def compile_ptx(folder: Path) -> Path:
+    """The files of EXECUTED in one, without assertions, with the rasterizers for 3 channels only.
+
+    That, and loops that are not unrolled, save most of the time.
 
     Raises:
         SystemExit: gsplat or nvcc is missing, or nvcc failed; with its output.
     """
     # A file instantiates its kernels at its end, in lines such as __INS__(3).
     others = re.compile(rf"^__INS__\((?!{CHANNELS}\))\d+\)$", re.MULTILINE)
-    texts = [(find_sources() / "csrc" / name).read_text(encoding="utf-8") for name in files]
+    texts = [(find_sources() / "csrc" / name).read_text(encoding="utf-8") for name in EXECUTED]
     folder.mkdir(parents=True, exist_ok=True)
     together = folder / "gsplat_executed.cu"
     together.write_text("\n".join(others.sub("", text) for text in texts), encoding="utf-8")
-    return _compile(together, ["--ptx", f"-arch={ARCHITECTURE}", "-DNDEBUG"], folder, ".ptx")
+    # Of sigma points and rolling shutters, which would be twenty times as much PTX.
+    cameras = (find_sources() / "include" / "Cameras.cuh").read_text(encoding="utf-8")
+    (folder / "Cameras.cuh").write_text(cameras.replace("#pragma unroll\n", "#pragma unroll 1\n"), encoding="utf-8")
+    return _compile(together, ["--ptx", "-DNDEBUG", f"-arch={ARCHITECTURE}"], folder, ".ptx")
 
 
 def _compile(source: Path, kind: Sequence[str], folder: Path, suffix: str) -> Path:

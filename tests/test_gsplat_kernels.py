@@ -6,7 +6,7 @@ Its installed package has their sources, which nvcc compiles to PTX for tests/si
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -25,7 +25,6 @@ from simt.gsplat_kernels import CompiledModule, build_gsplat, in_place_of  # noq
 
 _kernels.require(torch.device("cpu"))
 OPS = torch.ops.splat
-GLOBAL_SHUTTER = 4
 COUNT, WIDTH, HEIGHT, TILE = 300, 48, 40, 16
 LEAVES = ("means", "quats", "scales", "opacities", "colors", "viewmats")
 FORMS: dict[str, dict[str, Any]] = {
@@ -41,25 +40,16 @@ FORMS: dict[str, dict[str, Any]] = {
 pytestmark = [pytest.mark.needs_torch("cuda"), pytest.mark.slow, pytest.mark.simt]
 
 
-def compiled(name: str, folder: Path, files: tuple[str, ...]) -> CompiledModule:
+@pytest.fixture(scope="module")
+def theirs(tmp_path_factory: pytest.TempPathFactory) -> CompiledModule:
+    """gsplat's kernels."""
     try:
         gsplat_sources.find_sources()
         gsplat_sources.find_nvcc()
     except SystemExit as missing:
         pytest.skip(str(missing))
-    return build_gsplat(folder, gsplat_sources.compile_ptx(folder, files).read_text(encoding="utf-8"), name=name)
-
-
-@pytest.fixture(scope="module")
-def theirs(tmp_path_factory: pytest.TempPathFactory) -> CompiledModule:
-    """gsplat's kernels."""
-    return compiled("gsplat", tmp_path_factory.mktemp("gsplat"), gsplat_sources.EXECUTED)
-
-
-@pytest.fixture(scope="module")
-def along_rays(tmp_path_factory: pytest.TempPathFactory) -> CompiledModule:
-    """Those that evaluate Gaussians along rays."""
-    return compiled("gsplat_rays", tmp_path_factory.mktemp("gsplat-rays"), gsplat_sources.ALONG_RAYS)
+    folder = tmp_path_factory.mktemp("gsplat")
+    return build_gsplat(folder, gsplat_sources.compile_ptx(folder).read_text(encoding="utf-8"))
 
 
 class Drawn(NamedTuple):
@@ -237,7 +227,7 @@ def test_the_rasterizer_is_gsplat_s(theirs: CompiledModule, projected: Projected
 
 
 @pytest.mark.parametrize("tile", [16, 8])
-def test_gaussians_along_rays_are_those_of_gsplat_s_kernels(along_rays: CompiledModule, tile: int) -> None:
+def test_gaussians_along_rays_are_those_of_gsplat_s_kernels(theirs: CompiledModule, tile: int) -> None:
     made = scene(6)
     images, columns, rows = len(made.viewmats), -(-WIDTH // tile), -(-HEIGHT // tile)
     radii, means2d, depths, *_ = splat.fully_fused_projection(
@@ -247,13 +237,15 @@ def test_gaussians_along_rays_are_those_of_gsplat_s_kernels(along_rays: Compiled
     offsets = splat.isect_offset_encode(keys, images, columns, rows)
     colors, opacities = made.colors.repeat(images, 1, 1), made.opacities.repeat(images, 1)
     backgrounds = torch.rand(images, 3, generator=torch.Generator().manual_seed(2))
+    transform = gsplat.cuda._wrapper.UnscentedTransformParameters()  # which they do not read
     shared = (
         made.means, made.quats, made.scales, colors, opacities, backgrounds, None, WIDTH, HEIGHT, tile,
-        made.viewmats, None, made.Ks, GLOBAL_SHUTTER, offsets, ids,
+        made.viewmats, None, made.Ks, theirs.PINHOLE, transform, theirs.GLOBAL, None, None, None, SimpleNamespace(),
+        offsets, ids,
     )  # fmt: skip
-    picture, alphas, last = along_rays.rasterize_to_pixels_from_world_3dgs_fwd(*shared)
+    picture, alphas, last = theirs.rasterize_to_pixels_from_world_3dgs_fwd(*shared)
     v = random_v(picture)
-    expected = along_rays.rasterize_to_pixels_from_world_3dgs_bwd(*shared, alphas, last, *v)
+    expected = theirs.rasterize_to_pixels_from_world_3dgs_bwd(*shared, alphas, last, *v)
 
     leaves = [each.clone().requires_grad_() for each in (made.means, made.quats, made.scales, colors, opacities)]
     frames = rotation_matrices(leaves[1]).mT / leaves[2][..., None]
