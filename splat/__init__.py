@@ -18,11 +18,14 @@ from ._version import VERSION as __version__
 # Where what is public is defined. What a first picture does without is imported when it is asked for (PEP 562).
 _PLACES: Final = {
     "BuildError": "_kernelwheel",
+    "FThetaCameraDistortionParameters": "ops.lenses",
+    "FThetaPolynomialType": "ops.lenses",
     "IncompatibleArtifactError": "_kernelwheel",
     "KernelWheelError": "_kernelwheel",
     "RollingShutterType": "ops.arguments",
     "SelectiveAdam": "ops.selective_adam",
     "StoreError": "_kernelwheel",
+    "UnscentedTransformParameters": "ops.projection_ut",
     "accumulate": "ops.blended_lists",
     "accumulate_2dgs": "ops.blended_lists",
     "adam": "ops.selective_adam",
@@ -30,6 +33,7 @@ _PLACES: Final = {
     "compute_relocation": "ops.relocation",
     "fully_fused_projection": "ops.projection",
     "fully_fused_projection_2dgs": "ops.projection_2dgs",
+    "fully_fused_projection_with_ut": "ops.projection_ut",
     "fused_ssim": "ops.image_loss",
     "inject_noise_to_position": "ops.relocation",
     "isect_offset_encode": "ops.intersection",
@@ -42,6 +46,7 @@ _PLACES: Final = {
     "rasterize_to_indices_in_range_2dgs": "ops.blended_lists",
     "rasterize_to_pixels": "ops.pixels",
     "rasterize_to_pixels_2dgs": "ops.pixels_2dgs",
+    "rasterize_to_pixels_eval3d": "ops.pixels_eval3d",
     "spherical_harmonics": "ops.harmonics",
     "world_to_cam": "ops.camera_space",
 }
@@ -92,19 +97,25 @@ if TYPE_CHECKING:
     from .ops.camera_space import proj, world_to_cam
     from .ops.harmonics import spherical_harmonics
     from .ops.image_loss import fused_ssim
+    from .ops.lenses import FThetaCameraDistortionParameters, FThetaPolynomialType
     from .ops.pixels_2dgs import rasterize_to_pixels_2dgs
+    from .ops.pixels_eval3d import rasterize_to_pixels_eval3d
     from .ops.projection_2dgs import fully_fused_projection_2dgs
+    from .ops.projection_ut import UnscentedTransformParameters, fully_fused_projection_with_ut
     from .ops.relocation import compute_relocation, inject_noise_to_position
     from .ops.rendering_2dgs import rasterization_2dgs
     from .ops.selective_adam import SelectiveAdam, adam
 
 __all__ = [
     "BuildError",
+    "FThetaCameraDistortionParameters",
+    "FThetaPolynomialType",
     "IncompatibleArtifactError",
     "KernelWheelError",
     "RollingShutterType",
     "SelectiveAdam",
     "StoreError",
+    "UnscentedTransformParameters",
     "__version__",
     "accumulate",
     "accumulate_2dgs",
@@ -113,6 +124,7 @@ __all__ = [
     "compute_relocation",
     "fully_fused_projection",
     "fully_fused_projection_2dgs",
+    "fully_fused_projection_with_ut",
     "fused_ssim",
     "inject_noise_to_position",
     "isect_offset_encode",
@@ -125,6 +137,7 @@ __all__ = [
     "rasterize_to_indices_in_range_2dgs",
     "rasterize_to_pixels",
     "rasterize_to_pixels_2dgs",
+    "rasterize_to_pixels_eval3d",
     "spherical_harmonics",
     "world_to_cam",
 ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, NamedTuple
+from unittest import mock
 
 import pytest
 import torch
@@ -22,6 +23,7 @@ from splat.ops.projection import rotation_matrices
 gsplat = pytest.importorskip("gsplat", reason="its kernels are executed; ci/test installs it")
 import gsplat_sources  # noqa: E402
 from simt.gsplat_kernels import CompiledModule, build_gsplat, in_place_of  # noqa: E402
+from unscented_cases import LENSES, TRANSFORMS, moved  # noqa: E402
 
 _kernels.require(torch.device("cpu"))
 OPS = torch.ops.splat
@@ -129,6 +131,100 @@ def test_only_gsplat_has_a_gradient_of_the_last_row_of_poses(theirs: CompiledMod
 
     assert (ours.gradients["viewmats"][:, 3] == 0).all()
     assert (other.gradients["viewmats"][:, 3] != 0).any()
+
+
+# The unscented transform, whose cases are those of test_unscented.py
+
+
+def unscented(function: Any, drawn: Scene, lens: str, shutter: Any, transform: Any) -> tuple[Tensor, ...]:
+    """Radii, means, depths, conics and compensations."""
+    options: dict[str, Any] = {"rolling_shutter": shutter, "ut_params": transform, **LENSES[lens]}
+    if shutter.name != "GLOBAL":
+        options["viewmats_rs"] = moved(drawn.viewmats)
+    gaussians = drawn.means, drawn.quats, drawn.scales, drawn.opacities, drawn.viewmats, drawn.Ks
+    return function(*gaussians, drawn.width, drawn.height, calc_compensations=True, **options)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("lens", "shutter", "transform"),
+    [
+        *((lens, "GLOBAL", "default") for lens in LENSES),
+        *(("radial", each.name, "default") for each in splat.RollingShutterType if each.name != "GLOBAL"),
+        *(("opencv", "GLOBAL", transform) for transform in TRANSFORMS),
+    ],
+)
+def test_the_unscented_transform_is_that_of_gsplat_s_kernel(
+    theirs: CompiledModule, lens: str, shutter: str, transform: str
+) -> None:
+    drawn = scene(9, views=("front", "inside"))
+    wrapper = gsplat.cuda._wrapper
+    parameters = wrapper.UnscentedTransformParameters(**vars(TRANSFORMS[transform]))
+    shutters = wrapper.RollingShutterType[shutter]
+    with in_place_of(theirs), mock.patch.dict(LENSES, as_gsplat_s(lens)):
+        expected = unscented(gsplat.fully_fused_projection_with_ut, drawn, lens, shutters, parameters)
+    found = unscented(splat.fully_fused_projection_with_ut, drawn, lens, shutters, parameters)
+
+    seen, other = ((each[0] > 0).all(-1) for each in (found, expected))
+    assert other.sum() > 100
+    assert (seen | other).equal(seen)
+    if "PIXELDIST_TO_ANGLE" in lens:  # where gsplat asks Newton's method for a millionth of a pixel, in float32
+        assert (seen & ~other).sum() > 0
+    else:
+        assert seen.equal(other)
+    assert (found[0] != expected[0])[other].double().mean() < 0.01
+    for name, one, two in zip(("means2d", "depths", "conics", "compensations"), found[1:], expected[1:], strict=True):
+        off = (one - two)[other].abs().flatten()
+        # By the weights of a hundred that gsplat's sums have, and for a rolling shutter where a row is rounded to.
+        assert off.quantile(0.98) <= 1e-3 * two[other].abs().max(), name
+
+
+@pytest.mark.parametrize(
+    ("lens", "shutter", "with_ut"),
+    [
+        # Of an f-theta lens that is an inverse, gsplat draws fewer Gaussians.
+        *((lens, "GLOBAL", True) for lens in LENSES if "PIXELDIST_TO_ANGLE" not in lens),
+        ("radial", "ROLLING_TOP_TO_BOTTOM", True),
+        ("fisheye", "ROLLING_RIGHT_TO_LEFT", True),
+        ("plain", "GLOBAL", False),
+        ("fisheye without coefficients", "GLOBAL", False),
+    ],
+)
+def test_pictures_and_gradients_along_rays_are_those_of_gsplat_s_kernels(
+    theirs: CompiledModule, lens: str, shutter: str, with_ut: bool
+) -> None:
+    drawn = scene(9, views=("front", "inside"))
+    shutters = gsplat.cuda._wrapper.RollingShutterType[shutter]
+    options: dict[str, Any] = {"rolling_shutter": shutters, "with_ut": with_ut, "with_eval3d": True, "packed": False}
+    options["backgrounds"] = FORMS["background"]["backgrounds"]
+    if shutter != "GLOBAL":
+        options["viewmats_rs"] = moved(drawn.viewmats)
+
+    def draw_along_rays(rasterization: Any, kind: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        names = [name for name in LEAVES if name != "viewmats"]
+        leaves = {name: getattr(drawn, name).clone().requires_grad_() for name in names}
+        picture, alphas, _ = rasterization(**{**drawn.arguments, **leaves, **options, **kind})
+        v_picture, v_alphas = random_v(picture)
+        gradients = torch.autograd.grad([picture, alphas], list(leaves.values()), [v_picture, v_alphas])
+        return torch.cat([picture, alphas], -1).detach(), dict(zip(names, gradients, strict=True))
+
+    with in_place_of(theirs):
+        expected, gradients = draw_along_rays(gsplat.rasterization, as_gsplat_s(lens)[lens])
+    found, own = draw_along_rays(splat.rasterization, LENSES[lens])
+    off = (found - expected).abs().amax(-1)
+    # Where a radius is rounded otherwise, a tile has one Gaussian more or less.
+    assert (off > 1e-4).double().mean() < 0.02
+    for name, gradient in gradients.items():
+        assert (own[name] - gradient).norm() <= 0.02 * gradient.norm(), name
+
+
+def as_gsplat_s(lens: str) -> dict[str, dict[str, Any]]:
+    """The lens with gsplat's classes."""
+    options = dict(LENSES[lens])
+    if "ftheta_coeffs" in options:
+        wrapper, own = gsplat.cuda._wrapper, options["ftheta_coeffs"]
+        kind = wrapper.FThetaPolynomialType[own.reference_poly.name]
+        options["ftheta_coeffs"] = wrapper.FThetaCameraDistortionParameters(**{**vars(own), "reference_poly": kind})
+    return {lens: options}
 
 
 # Each kernel with the same input

@@ -83,10 +83,12 @@ def tile_pairs(
     grid: Grid,
     packed: bool,
     capacity: int | None,
+    by_ellipses: bool = True,
 ) -> TiledPairs:
     """The pairs in the layout that is asked for; colours are [..., C, N, D] if `per_camera`, else [..., N, D].
 
-    The lists have room for `capacity` pairs of Gaussian and tile, or for those that there are.
+    The lists have room for `capacity` pairs of Gaussian and tile, or for those that there are. Where a Gaussian is seen
+    is said by its ellipse, or else by its rectangle, in a layout that is not packed.
     """
     if packed:
         visible, packed_colors, lists = pack(splats, colors, per_camera, sizes, grid)
@@ -94,7 +96,7 @@ def tile_pairs(
     if colors is not None and not per_camera:
         shape = (*sizes.batch, sizes.cameras, sizes.gaussians, colors.shape[-1])
         colors = colors[..., None, :, :].expand(shape)
-    return splats, splats, colors, _lists(splats, sizes, grid, capacity)
+    return splats, splats, colors, _lists(splats, sizes, grid, capacity, by_ellipses)
 
 
 def exchange(
@@ -118,12 +120,13 @@ def exchange(
     return shown, drawn, None if colors is None else drawn_colors, _lists(drawn, sizes, grid)
 
 
-def _lists(splats: Splats, sizes: Sizes, grid: Grid, capacity: int | None = None) -> Intersections:
+def _lists(
+    splats: Splats, sizes: Sizes, grid: Grid, capacity: int | None = None, by_ellipses: bool = True
+) -> Intersections:
     """The Gaussians in each tile."""
     ids = None if splats.visible is None else splats.visible.image_ids
-    return intersect(
-        splats.means2d, splats.radii, splats.depths, splats.conics, splats.opacities, ids, sizes.images, *grid, capacity
-    )
+    conics, opacities = (splats.conics, splats.opacities) if by_ellipses else (None, None)
+    return intersect(splats.means2d, splats.radii, splats.depths, conics, opacities, ids, sizes.images, *grid, capacity)
 
 
 def meta_of_lists(depths: Tensor, lists: Intersections, sizes: Sizes, grid: Grid) -> dict[str, Any]:
