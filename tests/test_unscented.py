@@ -141,6 +141,21 @@ def test_a_lens_shows_nothing_where_its_picture_would_fold(k1: float) -> None:
     assert not there[radii > most].any()
 
 
+@pytest.mark.parametrize("with_eval3d", [False, True])
+@pytest.mark.parametrize(("gaussians", "cameras"), [(0, 2), (60, 0), (0, 0)])
+def test_without_gaussians_the_picture_is_the_background(gaussians: int, cameras: int, with_eval3d: bool) -> None:
+    given: dict[str, Any] = lens_scene().arguments
+    for name in ("means", "quats", "scales", "opacities", "colors"):
+        given[name] = given[name][:gaussians]
+    lens = {"viewmats_rs": moved(given["viewmats"])[:cameras], "radial_coeffs": for_two(*RADIAL)[:cameras]}
+    given |= {name: given[name][:cameras] for name in ("viewmats", "Ks")} | lens
+    options = {"rolling_shutter": ROLLING[0], "with_ut": True, "with_eval3d": with_eval3d, "packed": False}
+    image, alphas, meta = splat.rasterization(**given, **options, backgrounds=torch.tensor([0.1, 0.2, 0.3]))
+    assert torch.equal(image, torch.tensor([0.1, 0.2, 0.3]).expand(cameras, HEIGHT, WIDTH, 3))
+    assert alphas.shape == (cameras, HEIGHT, WIDTH, 1)
+    assert meta["radii"].shape == (cameras, gaussians, 2)
+
+
 def test_batches_are_scenes_of_their_own() -> None:
     scenes = [lens_scene(seed) for seed in (1, 2, 3)]
     lens = {**LENSES["opencv"], "rolling_shutter": ROLLING[0]}

@@ -6,8 +6,8 @@ Shapes: `...` leading batch dimensions, C cameras of each batch, I images of all
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import torch
@@ -144,6 +144,16 @@ class LensCameras:
     ftheta: FThetaCameraDistortionParameters | None
     shutter: str
     viewmats_rs: Tensor | None
+
+    def part(self, images: slice, viewmats: Tensor, Ks: Tensor, width: int, height: int) -> LensCameras:
+        """Some of the cameras, for images of a size."""
+        return self.with_tensors(lambda every: every[images], viewmats=viewmats, Ks=Ks, width=width, height=height)
+
+    def with_tensors(self, change: Callable[[Tensor], Tensor], **others: Any) -> LensCameras:
+        """The same kind of cameras, with each coefficient and last pose changed, and others of its values."""
+        coefficients = tuple(None if each is None else change(each) for each in self.coefficients)
+        last = None if self.viewmats_rs is None else change(self.viewmats_rs)
+        return replace(self, coefficients=coefficients, viewmats_rs=last, **others)
 
     def __iter__(self) -> Iterator[Camera]:
         return map(self._camera, range(len(self.viewmats)))

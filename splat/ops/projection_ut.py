@@ -173,7 +173,8 @@ def project_unscented(
 ) -> UnscentedSplats:
     """All pairs of camera and Gaussian, from checked arguments."""
     given = (means, quats, scales, *(() if opacities is None else (opacities[..., None],)))
-    scenes = torch.cat(given, dim=-1).reshape(sizes.batches, sizes.gaussians, -1)
+    rows = torch.cat(given, dim=-1)
+    scenes = rows.reshape(sizes.batches, sizes.gaussians, rows.shape[-1])
     lead = (*sizes.batch, sizes.cameras, sizes.gaussians)
     if sizes.images == 0:
         radii, *floats = (scenes.new_zeros(*lead, *shape) for shape in ((2,), (2,), (), (3,), ()))

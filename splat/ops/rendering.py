@@ -213,10 +213,10 @@ def rasterization(
     cameras = None
     given = radial_coeffs, tangential_coeffs, thin_prism_coeffs, ftheta_coeffs, rolling_shutter, viewmats_rs
     if with_ut or with_eval3d or has_lens(given):
-        from .rendering_ut import check_lens_options, project_splats_unscented  # few programs need it
+        from .rendering_ut import check_lens_options  # not at the top: few programs need it
 
-        others = {"covars": covars, "packed": packed, "sparse_grad": sparse_grad, "distributed": distributed}
-        others["absgrad"] = absgrad and with_eval3d
+        others = {"covars": covars, "packed": packed, "sparse_grad": sparse_grad}
+        others |= {"absgrad": absgrad and with_eval3d, "distributed": distributed and with_eval3d}
         cameras = check_lens_options(
             with_ut, with_eval3d, others, sizes, means, viewmats, Ks, settings, camera_model, given
         )
@@ -233,19 +233,17 @@ def rasterization(
         tensors = (means, quats, scales, covars, opacities, colors)
         facts["requires_grad"] = any(tensor is not None and tensor.requires_grad for tensor in tensors)
         facts["viewmats.requires_grad"] = viewmats.requires_grad
+        facts["with_ut"] = with_ut and (camera_model, *map(_kind, given))
         ranks = sync_ranks(sizes, settings, viewmats.device, facts)
-        viewmats, Ks = gather_cameras(ranks, viewmats, Ks)
+        viewmats, Ks, cameras = gather_cameras(ranks, viewmats, Ks, cameras)
         projected = Sizes((), sizes.gaussians, ranks.all_cameras)
     gaussians = GaussianParameters(means, quats, scales, covars, opacities)
     rows = SparseRows()
     if sparse_grad:
         gaussians = gaussians.with_sparse_gradients(rows)
     rendered = Colors(colors, per_camera, sh_degree) if renders_color else None
-    if cameras is not None and with_ut:
-        splats, shaded, invalid = project_splats_unscented(gaussians, cameras, sizes, settings, rendered)
-    else:
-        gaussians = gaussians.with_triangles()
-        splats, shaded, invalid = project_splats(gaussians, viewmats, Ks, sizes, settings, rendered, ranks)
+    lenses = cameras if with_ut else None
+    splats, shaded, invalid = project_splats(gaussians, viewmats, Ks, sizes, settings, rendered, lenses, ranks)
     if sh_degree is not None:
         colors, per_camera = shaded, True  # none of them if only depth is rendered
     pairs = splats, colors if renders_color else None, per_camera
@@ -320,3 +318,8 @@ def _blend(
         packed=splats.visible is not None,
         absgrad=absgrad,
     )
+
+
+def _kind(value: object) -> str:
+    """What ranks must agree on: values of tensors are their own."""
+    return "a tensor" if isinstance(value, Tensor) else str(value)
