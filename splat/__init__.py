@@ -19,6 +19,8 @@ from ._version import VERSION as __version__
 _PLACES: Final = {
     "BuildError": "_kernelwheel",
     "DefaultStrategy": "strategy",
+    "FThetaCameraDistortionParameters": "ops.lenses",
+    "FThetaPolynomialType": "ops.lenses",
     "IncompatibleArtifactError": "_kernelwheel",
     "KernelWheelError": "_kernelwheel",
     "MCMCStrategy": "strategy",
@@ -26,6 +28,7 @@ _PLACES: Final = {
     "SelectiveAdam": "ops.selective_adam",
     "StoreError": "_kernelwheel",
     "Strategy": "strategy",
+    "UnscentedTransformParameters": "ops.projection_ut",
     "accumulate": "ops.accumulation",
     "accumulate_2dgs": "ops.accumulation",
     "adam": "ops.selective_adam",
@@ -34,6 +37,7 @@ _PLACES: Final = {
     "export_splats": "scene.exporter",
     "fully_fused_projection": "ops.projection",
     "fully_fused_projection_2dgs": "ops.projection_2dgs",
+    "fully_fused_projection_with_ut": "ops.projection_ut",
     "fused_ssim": "ops.image_loss",
     "inject_noise_to_position": "ops.relocation",
     "isect_offset_encode": "ops.intersection",
@@ -48,6 +52,7 @@ _PLACES: Final = {
     "rasterize_to_indices_in_range_2dgs": "ops.blended_lists",
     "rasterize_to_pixels": "ops.pixels",
     "rasterize_to_pixels_2dgs": "ops.pixels_2dgs",
+    "rasterize_to_pixels_eval3d": "ops.pixels_eval3d",
     "rasterize_top_contributing_gaussian_ids": "ops.contributing",
     "spherical_harmonics": "ops.harmonics",
     "world_to_cam": "ops.camera_space",
@@ -100,8 +105,11 @@ if TYPE_CHECKING:
     )
     from .ops.harmonics import spherical_harmonics
     from .ops.image_loss import fused_ssim
+    from .ops.lenses import FThetaCameraDistortionParameters, FThetaPolynomialType
     from .ops.pixels_2dgs import rasterize_to_pixels_2dgs
+    from .ops.pixels_eval3d import rasterize_to_pixels_eval3d
     from .ops.projection_2dgs import fully_fused_projection_2dgs
+    from .ops.projection_ut import UnscentedTransformParameters, fully_fused_projection_with_ut
     from .ops.relocation import compute_relocation, inject_noise_to_position
     from .ops.rendering_2dgs import rasterization_2dgs
     from .ops.selective_adam import SelectiveAdam, adam
@@ -111,6 +119,8 @@ if TYPE_CHECKING:
 __all__ = [
     "BuildError",
     "DefaultStrategy",
+    "FThetaCameraDistortionParameters",
+    "FThetaPolynomialType",
     "IncompatibleArtifactError",
     "KernelWheelError",
     "MCMCStrategy",
@@ -118,6 +128,7 @@ __all__ = [
     "SelectiveAdam",
     "StoreError",
     "Strategy",
+    "UnscentedTransformParameters",
     "__version__",
     "accumulate",
     "accumulate_2dgs",
@@ -127,6 +138,7 @@ __all__ = [
     "export_splats",
     "fully_fused_projection",
     "fully_fused_projection_2dgs",
+    "fully_fused_projection_with_ut",
     "fused_ssim",
     "inject_noise_to_position",
     "isect_offset_encode",
@@ -141,6 +153,7 @@ __all__ = [
     "rasterize_to_indices_in_range_2dgs",
     "rasterize_to_pixels",
     "rasterize_to_pixels_2dgs",
+    "rasterize_to_pixels_eval3d",
     "rasterize_top_contributing_gaussian_ids",
     "spherical_harmonics",
     "world_to_cam",

@@ -190,6 +190,47 @@ def test_distances_along_rays_are_not_there(mode: str, instead: str) -> None:
         rasterization(**scene(render_mode=mode))
 
 
+@pytest.mark.parametrize("model", ["pinhole", "ftheta"])
+def test_gaussians_are_sorted_by_distance(model: str) -> None:
+    """Two: the one with less depth, beside the axis, is farther away."""
+    lens = {}
+    if model == "ftheta":
+        away = (0.0, 1.0, 0.0, 0.0, 0.0, 0.0)
+        lens = {"ftheta_coeffs": splat.FThetaCameraDistortionParameters(
+            splat.FThetaPolynomialType.ANGLE_TO_PIXELDIST, away, tuple(each * 20 for each in away), 1.5, (1.0, 0.0, 0.0)
+        )}  # fmt: skip
+    arguments: dict[str, Any] = {
+        "means": torch.tensor([[2.0, 0.0, 2.0], [0.0, 0.0, 2.5]]), "quats": torch.tensor([[1.0, 0, 0, 0]] * 2),
+        "scales": torch.full((2, 3), 0.05), "opacities": torch.full((2,), 0.9), "colors": None, "render_mode": "ED",
+        "viewmats": torch.eye(4)[None], "width": 60, "height": 20, "with_ut": True, "packed": False,
+        "Ks": torch.tensor([[[20.0, 0, 10], [0, 20, 10], [0, 0, 1]]]), "camera_model": model, **lens,
+    }  # fmt: skip
+    depths = [rasterization(**arguments, global_z_order=order)[2]["depths"][0] for order in (True, False)]
+    torch.testing.assert_close(depths[0], torch.tensor([2.0, 2.5]))
+    torch.testing.assert_close(depths[1], torch.tensor([math.sqrt(8), 2.5]))
+    # Between the two distances, ftheta cameras cull by them, others by the depth.
+    for order, seen in ((True, 2), (False, 1 if model == "ftheta" else 2)):
+        radii = rasterization(**arguments, global_z_order=order, far_plane=2.7)[2]["radii"]
+        assert int((radii > 0).all(-1).sum()) == seen
+    with pytest.raises(NotImplementedError, match="it needs with_ut=True"):
+        rasterization(**scene(global_z_order=False))
+
+
+@pytest.mark.parametrize("with_eval3d", [False, True])
+def test_signals_are_seen_from_the_middle_of_a_rolling_shutter(with_eval3d: bool) -> None:
+    given = scene(packed=False, with_ut=True, with_eval3d=with_eval3d)
+    later = given["viewmats"].clone()
+    later[:, 0, 3] += 0.3
+    given |= {"rolling_shutter": splat.RollingShutterType.ROLLING_TOP_TO_BOTTOM, "viewmats_rs": later}
+    signals = SIGNALS["[N, K, E]"]
+    _, _, meta = rasterization(**given | signals | {"render_mode": "RGB+ED"})
+    values = splat.spherical_harmonics(
+        3, given["means"], given["viewmats"], signals["extra_signals"], viewmats_rs=later
+    )
+    expected = rasterization(**given | {"colors": values + 0.5})[0]
+    torch.testing.assert_close(meta["render_extra_signals"], expected, rtol=1e-5, atol=1e-5)
+
+
 # Spherical harmonics
 
 

@@ -178,6 +178,18 @@ def check_memory(images: int, height: int, width: int, channels: int, device: to
         ) from None
 
 
+def check_sums(what: str, tensor: Tensor) -> None:
+    """Raise RuntimeError on CUDA, where gradients are added up in no fixed order, if torch is to forbid that."""
+    forbidden = (
+        torch.are_deterministic_algorithms_enabled() and not torch.is_deterministic_algorithms_warn_only_enabled()
+    )
+    if tensor.is_cuda and forbidden:
+        raise RuntimeError(
+            f"the gradient of {what} is not deterministic on CUDA, and torch.use_deterministic_algorithms "
+            "forbids that; pass warn_only=True, or switch it off"
+        )
+
+
 def shaped(tensor: Tensor, *shape: int) -> Tensor:
     """`tensor.reshape(shape)`; the tensor itself if it has that shape, as a view is a step of the backward pass."""
     return tensor if tensor.shape == shape else tensor.reshape(shape)

@@ -18,7 +18,7 @@ RayMode = Literal["d", "Ed", "RGB-d", "RGB-Ed"]
 _ALONG_RAYS: Final = "gsplat has it for Gaussians that are evaluated along rays alone, with_eval3d=True"
 _REMEDIES: Final = {
     "return_normals": f"{_ALONG_RAYS}; rasterization_2dgs returns normals",
-    "global_z_order": "gsplat has it with with_ut=True alone; leave it True: Gaussians are sorted by depth",
+    "global_z_order": "it needs with_ut=True, as in gsplat: the plain projection sorts by depth",
     "lidar_coeffs": "render cameras, and take their depth along the rays of the sensor",
     "external_distortion_coeffs": "undistort the images first",
     "renderer_config": "leave it None: it chooses among kernels of gsplat that draw the same",
@@ -89,7 +89,9 @@ class Features:
             "extra_signals_sh_degree": degrees[1],
         }
 
-    def of_pairs(self, shaded: Tensor, means: Tensor, viewmats: Tensor, radii: Tensor) -> tuple[Tensor | None, bool]:
+    def of_pairs(
+        self, shaded: Tensor, means: Tensor, viewmats: Tensor, radii: Tensor, viewmats_rs: Tensor | None
+    ) -> tuple[Tensor | None, bool]:
         """Values for all pairs of camera and Gaussian, [..., C, N, *] if each camera has its own, else [..., N, *].
 
         `shaded` are the colours as each camera sees harmonics.
@@ -102,7 +104,9 @@ class Features:
             if degree is not None:
                 from .harmonics import spherical_harmonics  # not at the top: few programs need it
 
-                values = spherical_harmonics(degree, means, viewmats, values, (radii > 0).all(dim=-1)) + 0.5
+                seen = (radii > 0).all(dim=-1)
+                ends = None if viewmats_rs is None else viewmats_rs.reshape(viewmats.shape)
+                values = spherical_harmonics(degree, means, viewmats, values, seen, viewmats_rs=ends) + 0.5
             parts.append(Colors(values, self.signals.per_camera or degree is not None, None))
         per_camera = any(each.per_camera for each in parts)
         found = [each.for_images.expand(*radii.shape[:-1], -1) if per_camera else each.values for each in parts]

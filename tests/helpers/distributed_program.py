@@ -24,6 +24,7 @@ def main(folder: Path) -> None:
     """Render and differentiate this rank's part of each case."""
     dist.init_process_group("gloo")
     rank = dist.get_rank()
+    torch.serialization.add_safe_globals([splat.RollingShutterType])
     for name, case in torch.load(folder / "cases.pt").items():
         torch.save(outcome(case, rank), folder / f"{name}.{rank}.pt")
     dist.destroy_process_group()
@@ -37,7 +38,7 @@ def part(tensor: Tensor, counts: list[int], rank: int) -> Tensor:
 def outcome(case: dict[str, Any], rank: int) -> dict[str, Any]:
     """The images, the gradients of what this rank has and where an optimizer moves it, or the error."""
     arguments = dict(case["arguments"])
-    for name in (*GAUSSIANS, SIGNALS, "viewmats", "Ks", "backgrounds"):
+    for name in (*GAUSSIANS, SIGNALS, "viewmats", "viewmats_rs", "Ks", "backgrounds", "radial_coeffs"):
         if name in arguments:
             counts = case["gaussians"] if name in (*GAUSSIANS, SIGNALS) else case["cameras"]
             arguments[name] = part(arguments[name], counts, rank)
@@ -49,7 +50,8 @@ def outcome(case: dict[str, Any], rank: int) -> dict[str, Any]:
         images, alphas, meta = with_signals(*rasterization(**arguments, distributed=True))
     except (ValueError, RuntimeError) as error:
         return {"error": str(error)}
-    meta["means2d"].retain_grad()
+    if meta["means2d"].requires_grad:
+        meta["means2d"].retain_grad()
     weights, alpha_weights = (part(case[name], case["cameras"], rank) for name in ("weights", "alpha_weights"))
     height, width = images.shape[1:3]
     values = images * weights[:, :height, :width]
