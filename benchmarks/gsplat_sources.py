@@ -23,6 +23,9 @@ EXECUTED = (
     "IntersectTile.cu",
     "RasterizeToPixels3DGSFwd.cu",
     "RasterizeToPixels3DGSBwd.cu",
+    "ProjectionUT3DGSFused.cu",
+    "RasterizeToPixelsFromWorld3DGSFwd.cu",
+    "RasterizeToPixelsFromWorld3DGSBwd.cu",
 )
 CHANNELS = 3
 
@@ -54,7 +57,9 @@ def find_nvcc() -> str:
 
 
 def compile_ptx(folder: Path) -> Path:
-    """The files of EXECUTED in one, with the rasterizers for 3 channels only, which saves most of the time.
+    """The files of EXECUTED in one, without assertions, with the rasterizers for 3 channels only.
+
+    That, and loops that are not unrolled, save most of the time.
 
     Raises:
         SystemExit: gsplat or nvcc is missing, or nvcc failed; with its output.
@@ -65,7 +70,10 @@ def compile_ptx(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     together = folder / "gsplat_executed.cu"
     together.write_text("\n".join(others.sub("", text) for text in texts), encoding="utf-8")
-    return _compile(together, ["--ptx", f"-arch={ARCHITECTURE}"], folder, ".ptx")
+    # Of sigma points and rolling shutters, which would be twenty times as much PTX.
+    cameras = (find_sources() / "include" / "Cameras.cuh").read_text(encoding="utf-8")
+    (folder / "Cameras.cuh").write_text(cameras.replace("#pragma unroll\n", "#pragma unroll 1\n"), encoding="utf-8")
+    return _compile(together, ["--ptx", "-DNDEBUG", f"-arch={ARCHITECTURE}"], folder, ".ptx")
 
 
 def _compile(source: Path, kind: Sequence[str], folder: Path, suffix: str) -> Path:

@@ -18,18 +18,26 @@ from ._version import VERSION as __version__
 # Where what is public is defined. What a first picture does without is imported when it is asked for (PEP 562).
 _PLACES: Final = {
     "BuildError": "_kernelwheel",
+    "DefaultStrategy": "strategy",
+    "FThetaCameraDistortionParameters": "ops.lenses",
+    "FThetaPolynomialType": "ops.lenses",
     "IncompatibleArtifactError": "_kernelwheel",
     "KernelWheelError": "_kernelwheel",
+    "MCMCStrategy": "strategy",
     "RollingShutterType": "ops.arguments",
     "SelectiveAdam": "ops.selective_adam",
     "StoreError": "_kernelwheel",
-    "accumulate": "ops.blended_lists",
-    "accumulate_2dgs": "ops.blended_lists",
+    "Strategy": "strategy",
+    "UnscentedTransformParameters": "ops.projection_ut",
+    "accumulate": "ops.accumulation",
+    "accumulate_2dgs": "ops.accumulation",
     "adam": "ops.selective_adam",
     "build_info": "_kernels",
     "compute_relocation": "ops.relocation",
+    "export_splats": "scene.exporter",
     "fully_fused_projection": "ops.projection",
     "fully_fused_projection_2dgs": "ops.projection_2dgs",
+    "fully_fused_projection_with_ut": "ops.projection_ut",
     "fused_ssim": "ops.image_loss",
     "inject_noise_to_position": "ops.relocation",
     "isect_offset_encode": "ops.intersection",
@@ -38,10 +46,14 @@ _PLACES: Final = {
     "quat_scale_to_covar_preci": "ops.projection",
     "rasterization": "ops.rendering",
     "rasterization_2dgs": "ops.rendering_2dgs",
+    "rasterize_contributing_gaussian_ids": "ops.contributing",
+    "rasterize_num_contributing_gaussians": "ops.contributing",
     "rasterize_to_indices_in_range": "ops.blended_lists",
     "rasterize_to_indices_in_range_2dgs": "ops.blended_lists",
     "rasterize_to_pixels": "ops.pixels",
     "rasterize_to_pixels_2dgs": "ops.pixels_2dgs",
+    "rasterize_to_pixels_eval3d": "ops.pixels_eval3d",
+    "rasterize_top_contributing_gaussian_ids": "ops.contributing",
     "spherical_harmonics": "ops.harmonics",
     "world_to_cam": "ops.camera_space",
 }
@@ -83,36 +95,50 @@ if TYPE_CHECKING or not _is_command():
     _KERNELS.load_if_usable()
 
 if TYPE_CHECKING:
-    from .ops.blended_lists import (
-        accumulate,
-        accumulate_2dgs,
-        rasterize_to_indices_in_range,
-        rasterize_to_indices_in_range_2dgs,
-    )
+    from .ops.accumulation import accumulate, accumulate_2dgs
+    from .ops.blended_lists import rasterize_to_indices_in_range, rasterize_to_indices_in_range_2dgs
     from .ops.camera_space import proj, world_to_cam
+    from .ops.contributing import (
+        rasterize_contributing_gaussian_ids,
+        rasterize_num_contributing_gaussians,
+        rasterize_top_contributing_gaussian_ids,
+    )
     from .ops.harmonics import spherical_harmonics
     from .ops.image_loss import fused_ssim
+    from .ops.lenses import FThetaCameraDistortionParameters, FThetaPolynomialType
     from .ops.pixels_2dgs import rasterize_to_pixels_2dgs
+    from .ops.pixels_eval3d import rasterize_to_pixels_eval3d
     from .ops.projection_2dgs import fully_fused_projection_2dgs
+    from .ops.projection_ut import UnscentedTransformParameters, fully_fused_projection_with_ut
     from .ops.relocation import compute_relocation, inject_noise_to_position
     from .ops.rendering_2dgs import rasterization_2dgs
     from .ops.selective_adam import SelectiveAdam, adam
+    from .scene.exporter import export_splats
+    from .strategy import DefaultStrategy, MCMCStrategy, Strategy
 
 __all__ = [
     "BuildError",
+    "DefaultStrategy",
+    "FThetaCameraDistortionParameters",
+    "FThetaPolynomialType",
     "IncompatibleArtifactError",
     "KernelWheelError",
+    "MCMCStrategy",
     "RollingShutterType",
     "SelectiveAdam",
     "StoreError",
+    "Strategy",
+    "UnscentedTransformParameters",
     "__version__",
     "accumulate",
     "accumulate_2dgs",
     "adam",
     "build_info",
     "compute_relocation",
+    "export_splats",
     "fully_fused_projection",
     "fully_fused_projection_2dgs",
+    "fully_fused_projection_with_ut",
     "fused_ssim",
     "inject_noise_to_position",
     "isect_offset_encode",
@@ -121,10 +147,14 @@ __all__ = [
     "quat_scale_to_covar_preci",
     "rasterization",
     "rasterization_2dgs",
+    "rasterize_contributing_gaussian_ids",
+    "rasterize_num_contributing_gaussians",
     "rasterize_to_indices_in_range",
     "rasterize_to_indices_in_range_2dgs",
     "rasterize_to_pixels",
     "rasterize_to_pixels_2dgs",
+    "rasterize_to_pixels_eval3d",
+    "rasterize_top_contributing_gaussian_ids",
     "spherical_harmonics",
     "world_to_cam",
 ]

@@ -4,21 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-_STRATEGY = "splat.compat.gsplat_strategies has gsplat's own, with splat's operators; it needs gsplat beside splat"
-_OTHER_CAMERAS = (
-    "splat's camera models are pinhole, ortho and fisheye, without distortion; `splat fit` straightens photographs"
-)
-
 MISSING: Final = {
     "rasterization_2dgs_inria_wrapper": "it is a wrapper of another package; splat.rasterization_2dgs renders the same",
     "rasterization_inria_wrapper": "it is a wrapper of another package; splat.rasterization renders the same",
-    "DefaultStrategy": _STRATEGY,
-    "MCMCStrategy": _STRATEGY,
-    "Strategy": _STRATEGY,
-    "fully_fused_projection_with_ut": _OTHER_CAMERAS,
-    "rasterize_to_pixels_eval3d": _OTHER_CAMERAS,
     "PngCompression": "`splat convert SCENE.ply SCENE.spz` compresses a scene",
-    "export_splats": "`splat convert` writes .ply, .compressed.ply, .splat, .sog and .spz",
 }
 
 
@@ -30,6 +19,6 @@ class LackingImport(NotImplementedError, ImportError):
     """So that `except ImportError` catches it. An AttributeError would become an ImportError that says nothing."""
 
 
-def lacking(package: str, name: str, kind: type[NotImplementedError] = NotImplementedError) -> NotImplementedError:
+def lacking(package: str, name: str, kind: type[NotImplementedError]) -> NotImplementedError:
     """The error for one of them."""
     return kind(f"{package} has no {name}, as gsplat has: {MISSING[name]}")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
+from blending_checks import assert_close, assert_same_everywhere, gradients, random_v
 from disc_reference import IMAGES, LEAVES, Arguments, blend, disc_arguments, disc_scene, operands
 from torch import Tensor, library
 
@@ -32,29 +32,6 @@ CASES: dict[str, Arguments] = {
 }
 
 
-def gradients(draw: Callable[[Arguments], Any], arguments: Arguments, v: list[Tensor]) -> dict[str, Tensor]:
-    """By the floats among the arguments, for gradients `v` of the images."""
-    leaves = {name: arguments[name].detach().clone().requires_grad_() for name in LEAVES if arguments[name] is not None}
-    images = draw({**arguments, **leaves})
-    found = torch.autograd.grad(
-        images, list(leaves.values()), [each.to(images[0].dtype) for each in v], allow_unused=True
-    )
-    pairs = zip(leaves.items(), found, strict=True)
-    return {name: torch.zeros_like(leaf) if value is None else value for (name, leaf), value in pairs}
-
-
-def random_v(images: Any, doubtful: Tensor) -> list[Tensor]:
-    """Gradients of the images, 0 where float32 may decide otherwise."""
-    generator = torch.Generator().manual_seed(5)
-    return [torch.randn(image.shape, generator=generator) * ~doubtful[..., None] for image in images]
-
-
-def assert_close(found: Tensor, expected: Tensor, what: str, tolerance: float = 2e-4) -> None:
-    off, scale = (found.double() - expected.double()).abs().max(), expected.abs().max()
-    assert found.shape == expected.shape
-    assert off <= tolerance * scale + 1e-6, f"{what}: off by {off:.3g}, the largest is {scale:.3g}"
-
-
 @pytest.mark.parametrize("case", CASES)
 def test_images_and_gradients_of_2d_gaussians_are_those_of_the_reference(case: str) -> None:
     arguments = disc_arguments(**CASES[case])
@@ -69,8 +46,8 @@ def test_images_and_gradients_of_2d_gaussians_are_those_of_the_reference(case: s
     for name, found, wanted in zip(IMAGES, images, expected.images, strict=True):
         assert_close(found * compared, wanted * compared, name, 2e-5)
     v = random_v(images, expected.doubtful)
-    found = gradients(lambda given: splat.rasterize_to_pixels_2dgs(**given), arguments, v)
-    wanted = gradients(lambda given: blend(given).images, exact, v)
+    found = gradients(lambda given: splat.rasterize_to_pixels_2dgs(**given), arguments, LEAVES, v)
+    wanted = gradients(lambda given: blend(given).images, exact, LEAVES, v)
     for name, gradient in wanted.items():
         assert_close(found[name], gradient, name)
 
@@ -195,30 +172,12 @@ def test_sparse_gradients_are_the_visible_rows_of_dense_ones() -> None:
 def test_every_instruction_set_and_number_of_threads_gives_the_same_bits() -> None:
     arguments = disc_arguments(5, count=200)
     v = random_v(splat.rasterize_to_pixels_2dgs(**arguments), torch.zeros(2, 29, 41, dtype=torch.bool))
-    used = torch.ops.splat.instruction_set("")
-    runs = []
-    try:
-        for name in ("avx2", "avx512"):
-            try:
-                torch.ops.splat.instruction_set(name)
-            except RuntimeError:
-                continue
-            for threads in (1, 2):
-                torch.set_num_threads(threads)
-                images = splat.rasterize_to_pixels_2dgs(**arguments)
-                found = gradients(lambda given: splat.rasterize_to_pixels_2dgs(**given), arguments, v)
-                runs.append([*images, *found.values()])
-        torch.ops.splat.instruction_set("baseline")
-        baseline = splat.rasterize_to_pixels_2dgs(**arguments)
-    finally:
-        torch.ops.splat.instruction_set(used)
-        torch.set_num_threads(2)
-    if not runs:
-        pytest.skip("this CPU has neither AVX2 nor AVX-512")
-    for run in runs[1:]:
-        assert all(map(torch.equal, run, runs[0]))
-    for one, other in zip(baseline, runs[0], strict=False):
-        torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
+
+    def draw() -> list[Tensor]:
+        found = gradients(lambda given: splat.rasterize_to_pixels_2dgs(**given), arguments, LEAVES, v)
+        return [*splat.rasterize_to_pixels_2dgs(**arguments), *found.values()]
+
+    assert_same_everywhere(draw, images=5)
 
 
 @pytest.mark.parametrize("name", ["means", "quats", "scales"])
@@ -287,8 +246,8 @@ def test_the_lists_accumulated_are_the_picture_and_its_gradients() -> None:
     v = random_v(found, torch.zeros_like(light, dtype=torch.bool))
     for one, other in zip(found, images, strict=False):
         assert_close(one, other, "image")
-    expected = gradients(lambda given: splat.rasterize_to_pixels_2dgs(**given)[:3], arguments, v)
-    for name, gradient in gradients(accumulated, arguments, v).items():
+    expected = gradients(lambda given: splat.rasterize_to_pixels_2dgs(**given)[:3], arguments, LEAVES, v)
+    for name, gradient in gradients(accumulated, arguments, LEAVES, v).items():
         assert_close(gradient, expected[name], name)
 
 

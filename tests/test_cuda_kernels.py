@@ -29,6 +29,7 @@ from operator_arguments import (
     spoiled_arguments,
 )
 from rasterize_reference import assert_near, by_reference
+from ray_reference import ray_arguments, ray_operands
 from scenes import random_scene
 from torch import Tensor
 
@@ -462,6 +463,9 @@ def test_every_kernel_is_executed(simt: ModuleType) -> None:
     discs = operands(disc_arguments(count=5))
     images = SIMT.rasterize_2dgs(*discs, True)
     SIMT.rasterize_2dgs_backward(*discs, images[1], *images[4:], images[0], None, None, None, False)
+    along = ray_operands(ray_arguments(count=5))
+    colors, alphas, last_ids = SIMT.rasterize_along_rays(**along)
+    SIMT.rasterize_along_rays_backward(*along.values(), alphas, last_ids, colors, None)
     pictures = torch.rand(2, 1, 5, 5, 1).unbind()
     _, weights, partials = SIMT.image_loss(*pictures, None, 0.0, 1.0, 0, True)
     SIMT.image_loss_backward(*pictures, None, weights, partials, torch.ones(()))

@@ -15,6 +15,7 @@ import torch
 from folders import HELPERS
 from scenes import random_scene
 from torch import Tensor
+from unscented_cases import moved
 
 import splat
 
@@ -28,7 +29,17 @@ GAUSSIANS, CAMERAS = [60, 0, 25, 35], [2, 1, 0, 2]
 SCENE = random_scene(7, N, WIDTH, HEIGHT, size="mixed", views=VIEWS)
 SCENE.means[::12, 0] += 1e4  # which no camera sees
 COEFFS = torch.randn(N, 9, 3, generator=torch.Generator().manual_seed(1)) * 0.3
+SIGNALS = torch.randn(N, 4, 5, generator=torch.Generator().manual_seed(4))
 BACKGROUNDS = torch.rand(len(VIEWS), 3, generator=torch.Generator().manual_seed(2))
+LENSES: dict[str, Any] = {
+    "with_ut": True,
+    "packed": False,
+    "radial_coeffs": torch.tensor([[-0.2, 0.05, 0.0, 0.0, 0.0, 0.0]]) * torch.arange(len(VIEWS))[:, None],
+    "rolling_shutter": splat.RollingShutterType.ROLLING_TOP_TO_BOTTOM,
+    "viewmats_rs": moved(SCENE.viewmats),
+    "colors": COEFFS,
+    "sh_degree": 2,
+}
 
 # What differs from a plain picture, and what has a gradient beside the Gaussians.
 OPTIONS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
@@ -39,11 +50,18 @@ OPTIONS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "depth": ({"render_mode": "D", "colors": COEFFS, "sh_degree": 1}, ()),
     "absgrad": ({"absgrad": True}, ()),
     "dense": ({"absgrad": True, "packed": False, "colors": COEFFS, "sh_degree": 2}, ()),
+    "lenses": (LENSES, ()),
+    "signals through lenses": (LENSES | {"extra_signals": SIGNALS, "extra_signals_sh_degree": 1}, ("extra_signals",)),
     "ortho": ({"camera_model": "ortho", "tile_size": 8}, ()),
+    "signals": ({"extra_signals": SIGNALS[:, 0], "render_mode": "RGB+ED"}, ("extra_signals",)),
+    "harmonics": ({"extra_signals": SIGNALS, "extra_signals_sh_degree": 1}, ("extra_signals", "viewmats")),
 }
 # The second and the last rank have smaller images.
 SIZES = {1: (20, HEIGHT), 3: (WIDTH, 15)}
-SIZED = {"colors": COEFFS, "sh_degree": 2, "rasterize_mode": "antialiased"}
+SIZED: dict[str, dict[str, Any]] = {
+    "sizes": {"colors": COEFFS, "sh_degree": 2, "rasterize_mode": "antialiased"},
+    "sizes of lenses": LENSES,
+}
 # What gsplat can do: as many cameras on each rank, Gaussians on all, no absolute gradients, and only this layout: for
 # the other it would have to exchange `image_ids` (its issue 871).
 DENSE: dict[str, Any] = {"packed": False}
@@ -64,6 +82,10 @@ WRONG: dict[str, tuple[dict[int, dict[str, Any]], str]] = {
         {2: {"colors": COEFFS[:25], "sh_degree": 1}},
         "all ranks must have the same sh_degree; rank 0 has None, rank 2 has 1",
     ),
+    "unscented": (
+        {1: {"with_ut": True, "packed": False}},
+        "all ranks must have the same with_ut; rank 0 has False, rank 1 has",
+    ),
     "model": ({3: {"camera_model": "fisheye"}}, "all ranks must have the same camera_model; rank 0 has "),
 }
 
@@ -72,7 +94,7 @@ def case_of(
     options: dict[str, Any], also: tuple[str, ...] = (), changes: dict[int, dict[str, Any]] | None = None
 ) -> dict[str, Any]:
     arguments = SCENE.arguments | options
-    shape = splat.rasterization(**arguments)[0].shape
+    shape = program.with_signals(*splat.rasterization(**arguments))[0].shape
     generator = torch.Generator().manual_seed(3)
     return {
         "arguments": arguments, "also": also, "changes": changes or {}, "gaussians": GAUSSIANS, "cameras": CAMERAS,
@@ -89,7 +111,8 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str
     cases = {name: case_of(*each) for name, each in OPTIONS.items()}
     cases |= {f"wrong-{name}": case_of({}, (), changes) for name, (changes, _) in WRONG.items()}
     cases["again"] = cases["poses"]
-    cases["sizes"] = case_of(SIZED, ("viewmats",), {rank: {"width": w, "height": h} for rank, (w, h) in SIZES.items()})
+    changes = {rank: {"width": width, "height": height} for rank, (width, height) in SIZES.items()}
+    cases |= {name: case_of(options, ("viewmats",), changes) for name, options in SIZED.items()}
     for name, options in SHARED.items():
         cases[f"ours-{name}"] = case_of(options) | {"gaussians": [60, 10, 20, 30], "cameras": [1, 1, 1, 1]}
         cases[f"theirs-{name}"] = cases[f"ours-{name}"] | {"gsplat": True}
@@ -108,27 +131,27 @@ def of_one_process(name: str) -> dict[str, Any]:
     case = case_of(*OPTIONS[name])
     arguments = case["arguments"]
     leaves = {each: arguments[each].clone().requires_grad_() for each in (*program.GAUSSIANS, *case["also"])}
-    images, alphas, meta = splat.rasterization(**arguments | leaves)
-    meta["means2d"].retain_grad()
+    images, alphas, meta = program.with_signals(*splat.rasterization(**arguments | leaves))
+    if meta["means2d"].requires_grad:
+        meta["means2d"].retain_grad()
     ((images * case["weights"]).sum() + (alphas * case["alpha_weights"]).sum()).backward()
     found = {"images": images.detach(), "alphas": alphas.detach(), "v_means2d": meta["means2d"].grad}
     found |= {f"v_{each}": leaf.grad for each, leaf in leaves.items()}
     return found | {"absgrad": getattr(meta["means2d"], "absgrad", None), "meta": meta}
 
 
-def of_each_size() -> tuple[list[Tensor], dict[str, Tensor]]:
+def of_each_size(name: str) -> tuple[list[Tensor], dict[str, Tensor | None]]:
     """The images of each rank's cameras with all Gaussians, from one call for each, and the gradients of all."""
-    case = case_of(SIZED, ("viewmats",))
+    case = case_of(SIZED[name], ("viewmats",))
     leaves = {each: case["arguments"][each].clone().requires_grad_() for each in (*program.GAUSSIANS, "viewmats")}
     every, found = [], []
     for rank in range(len(CAMERAS)):
         width, height = SIZES.get(rank, (WIDTH, HEIGHT))
-        names = ("viewmats", "Ks", "weights", "alpha_weights")
-        *cameras, weights, alpha_weights = (
-            (case["arguments"] | leaves | case)[name].split(CAMERAS)[rank] for name in names
-        )
         arguments = case["arguments"] | leaves | {"width": width, "height": height}
-        images, alphas, _ = splat.rasterization(**arguments | dict(zip(names, cameras, strict=False)))
+        weights, alpha_weights = (case[each].split(CAMERAS)[rank] for each in ("weights", "alpha_weights"))
+        for each in {"viewmats", "Ks", "viewmats_rs", "radial_coeffs"} & set(arguments):
+            arguments[each] = arguments[each].split(CAMERAS)[rank]
+        images, alphas, _ = splat.rasterization(**arguments)
         every.append((images * weights[:, :height, :width]).sum() + (alphas * alpha_weights[:, :height, :width]).sum())
         found.append(images.detach())
     sum(every).backward()
@@ -153,12 +176,14 @@ def test_images_and_gradients_are_those_of_one_process(results: dict[str, list[d
             assert_close(torch.cat([each[leaf] for each in results[name]]), expected[leaf])
 
 
-def test_each_rank_s_images_have_their_own_size(results: dict[str, list[dict[str, Any]]]) -> None:
-    images, gradients = of_each_size()
-    for found, expected in zip(results["sizes"], images, strict=True):
+@pytest.mark.parametrize("name", SIZED)
+def test_each_rank_s_images_have_their_own_size(results: dict[str, list[dict[str, Any]]], name: str) -> None:
+    images, gradients = of_each_size(name)
+    for found, expected in zip(results[name], images, strict=True):
         assert torch.equal(found["images"], expected)
-    for name, expected in gradients.items():
-        assert_close(torch.cat([each[name] for each in results["sizes"]]), expected)
+    for leaf, gradient in gradients.items():
+        if gradient is not None:
+            assert_close(torch.cat([each[leaf] for each in results[name]]), gradient)
 
 
 @pytest.mark.parametrize("name", SHARED)

@@ -17,8 +17,8 @@ import splat
 from splat.commands import fit_work
 from splat.fit.losses import psnr
 from splat.fit.picture_views import read_views
-from splat.fit.strategies import rotate
 from splat.fit.training import FitOptions, Trainer
+from splat.ops.densification import rotate
 from splat.scene.gaussians import Gaussians
 from splat.scene.ply import read_ply
 from splat.scene.ply_writer import write_ply

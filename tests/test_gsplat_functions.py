@@ -406,5 +406,5 @@ def test_a_wrong_type_is_named() -> None:
         splat.adam(*4 * [EYE], torch.ones(3), 0, 0, 0, 0)
     with pytest.raises(TypeError, match=r"ratios must be a torch\.Tensor, found int"):
         splat.compute_relocation(EYE[0], EYE, 3, EYE)  # type: ignore[arg-type]
-    with pytest.raises(NotImplementedError, match="camera_model='ftheta' is not implemented"):
+    with pytest.raises(ValueError, match=r"found .ftheta., which needs .*_with_ut"):
         splat.proj(*3 * [EYE], 5, 5, "ftheta")  # type: ignore[misc]

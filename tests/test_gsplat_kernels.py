@@ -6,7 +6,9 @@ Its installed package has their sources, which nvcc compiles to PTX for tests/si
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, NamedTuple
+from unittest import mock
 
 import pytest
 import torch
@@ -15,10 +17,13 @@ from torch import Tensor
 
 import splat
 from splat import _kernels
+from splat.ops.pixels_rays import rasterize_along_rays
+from splat.ops.projection import rotation_matrices
 
 gsplat = pytest.importorskip("gsplat", reason="its kernels are executed; ci/test installs it")
 import gsplat_sources  # noqa: E402
 from simt.gsplat_kernels import CompiledModule, build_gsplat, in_place_of  # noqa: E402
+from unscented_cases import LENSES, TRANSFORMS, moved  # noqa: E402
 
 _kernels.require(torch.device("cpu"))
 OPS = torch.ops.splat
@@ -128,6 +133,100 @@ def test_only_gsplat_has_a_gradient_of_the_last_row_of_poses(theirs: CompiledMod
     assert (other.gradients["viewmats"][:, 3] != 0).any()
 
 
+# The unscented transform, whose cases are those of test_unscented.py
+
+
+def unscented(function: Any, drawn: Scene, lens: str, shutter: Any, transform: Any) -> tuple[Tensor, ...]:
+    """Radii, means, depths, conics and compensations."""
+    options: dict[str, Any] = {"rolling_shutter": shutter, "ut_params": transform, **LENSES[lens]}
+    if shutter.name != "GLOBAL":
+        options["viewmats_rs"] = moved(drawn.viewmats)
+    gaussians = drawn.means, drawn.quats, drawn.scales, drawn.opacities, drawn.viewmats, drawn.Ks
+    return function(*gaussians, drawn.width, drawn.height, calc_compensations=True, **options)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("lens", "shutter", "transform"),
+    [
+        *((lens, "GLOBAL", "default") for lens in LENSES),
+        *(("radial", each.name, "default") for each in splat.RollingShutterType if each.name != "GLOBAL"),
+        *(("opencv", "GLOBAL", transform) for transform in TRANSFORMS),
+    ],
+)
+def test_the_unscented_transform_is_that_of_gsplat_s_kernel(
+    theirs: CompiledModule, lens: str, shutter: str, transform: str
+) -> None:
+    drawn = scene(9, views=("front", "inside"))
+    wrapper = gsplat.cuda._wrapper
+    parameters = wrapper.UnscentedTransformParameters(**vars(TRANSFORMS[transform]))
+    shutters = wrapper.RollingShutterType[shutter]
+    with in_place_of(theirs), mock.patch.dict(LENSES, as_gsplat_s(lens)):
+        expected = unscented(gsplat.fully_fused_projection_with_ut, drawn, lens, shutters, parameters)
+    found = unscented(splat.fully_fused_projection_with_ut, drawn, lens, shutters, parameters)
+
+    seen, other = ((each[0] > 0).all(-1) for each in (found, expected))
+    assert other.sum() > 100
+    assert (seen | other).equal(seen)
+    if "PIXELDIST_TO_ANGLE" in lens:  # where gsplat asks Newton's method for a millionth of a pixel, in float32
+        assert (seen & ~other).sum() > 0
+    else:
+        assert seen.equal(other)
+    assert (found[0] != expected[0])[other].double().mean() < 0.01
+    for name, one, two in zip(("means2d", "depths", "conics", "compensations"), found[1:], expected[1:], strict=True):
+        off = (one - two)[other].abs().flatten()
+        # By the weights of a hundred that gsplat's sums have, and for a rolling shutter where a row is rounded to.
+        assert off.quantile(0.98) <= 1e-3 * two[other].abs().max(), name
+
+
+@pytest.mark.parametrize(
+    ("lens", "shutter", "with_ut"),
+    [
+        # Of an f-theta lens that is an inverse, gsplat draws fewer Gaussians.
+        *((lens, "GLOBAL", True) for lens in LENSES if "PIXELDIST_TO_ANGLE" not in lens),
+        ("radial", "ROLLING_TOP_TO_BOTTOM", True),
+        ("fisheye", "ROLLING_RIGHT_TO_LEFT", True),
+        ("plain", "GLOBAL", False),
+        ("fisheye without coefficients", "GLOBAL", False),
+    ],
+)
+def test_pictures_and_gradients_along_rays_are_those_of_gsplat_s_kernels(
+    theirs: CompiledModule, lens: str, shutter: str, with_ut: bool
+) -> None:
+    drawn = scene(9, views=("front", "inside"))
+    shutters = gsplat.cuda._wrapper.RollingShutterType[shutter]
+    options: dict[str, Any] = {"rolling_shutter": shutters, "with_ut": with_ut, "with_eval3d": True, "packed": False}
+    options["backgrounds"] = FORMS["background"]["backgrounds"]
+    if shutter != "GLOBAL":
+        options["viewmats_rs"] = moved(drawn.viewmats)
+
+    def draw_along_rays(rasterization: Any, kind: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        names = [name for name in LEAVES if name != "viewmats"]
+        leaves = {name: getattr(drawn, name).clone().requires_grad_() for name in names}
+        picture, alphas, _ = rasterization(**{**drawn.arguments, **leaves, **options, **kind})
+        v_picture, v_alphas = random_v(picture)
+        gradients = torch.autograd.grad([picture, alphas], list(leaves.values()), [v_picture, v_alphas])
+        return torch.cat([picture, alphas], -1).detach(), dict(zip(names, gradients, strict=True))
+
+    with in_place_of(theirs):
+        expected, gradients = draw_along_rays(gsplat.rasterization, as_gsplat_s(lens)[lens])
+    found, own = draw_along_rays(splat.rasterization, LENSES[lens])
+    off = (found - expected).abs().amax(-1)
+    # Where a radius is rounded otherwise, a tile has one Gaussian more or less.
+    assert (off > 1e-4).double().mean() < 0.02
+    for name, gradient in gradients.items():
+        assert (own[name] - gradient).norm() <= 0.02 * gradient.norm(), name
+
+
+def as_gsplat_s(lens: str) -> dict[str, dict[str, Any]]:
+    """The lens with gsplat's classes."""
+    options = dict(LENSES[lens])
+    if "ftheta_coeffs" in options:
+        wrapper, own = gsplat.cuda._wrapper, options["ftheta_coeffs"]
+        kind = wrapper.FThetaPolynomialType[own.reference_poly.name]
+        options["ftheta_coeffs"] = wrapper.FThetaCameraDistortionParameters(**{**vars(own), "reference_poly": kind})
+    return {lens: options}
+
+
 # Each kernel with the same input
 
 
@@ -221,6 +320,50 @@ def test_the_rasterizer_is_gsplat_s(theirs: CompiledModule, projected: Projected
     names = ("absgrad", "means2d", "conics", "colors", "opacities")
     for name, found, expected in zip(names, (v_absolute, v_means2d, *others[:3]), gradients, strict=True):
         assert_close(found, expected, 2e-5, name)
+
+
+@pytest.mark.parametrize("tile", [16, 8])
+def test_gaussians_along_rays_are_those_of_gsplat_s_kernels(theirs: CompiledModule, tile: int) -> None:
+    made = scene(6)
+    images, columns, rows = len(made.viewmats), -(-WIDTH // tile), -(-HEIGHT // tile)
+    radii, means2d, depths, *_ = splat.fully_fused_projection(
+        made.means, None, made.quats, made.scales, made.viewmats, made.Ks, WIDTH, HEIGHT
+    )
+    _, keys, ids = splat.isect_tiles(means2d, radii, depths, tile, columns, rows)
+    offsets = splat.isect_offset_encode(keys, images, columns, rows)
+    colors, opacities = made.colors.repeat(images, 1, 1), made.opacities.repeat(images, 1)
+    backgrounds = torch.rand(images, 3, generator=torch.Generator().manual_seed(2))
+    transform = gsplat.cuda._wrapper.UnscentedTransformParameters()  # which they do not read
+    shared = (
+        made.means, made.quats, made.scales, colors, opacities, backgrounds, None, WIDTH, HEIGHT, tile,
+        made.viewmats, None, made.Ks, theirs.PINHOLE, transform, theirs.GLOBAL, None, None, None, SimpleNamespace(),
+        offsets, ids,
+    )  # fmt: skip
+    picture, alphas, last = theirs.rasterize_to_pixels_from_world_3dgs_fwd(*shared)
+    v = random_v(picture)
+    expected = theirs.rasterize_to_pixels_from_world_3dgs_bwd(*shared, alphas, last, *v)
+
+    leaves = [each.clone().requires_grad_() for each in (made.means, made.quats, made.scales, colors, opacities)]
+    frames = rotation_matrices(leaves[1]).mT / leaves[2][..., None]
+    images = rasterize_along_rays(leaves[0], frames, *leaves[3:], pinhole_rays(made), tile, offsets, ids, backgrounds)
+    gradients = torch.autograd.grad(images, leaves, v)
+
+    assert alphas.max() > 0.9
+    for found, wanted in zip(images, (picture, alphas), strict=True):
+        off = (found.detach() - wanted).abs().amax(-1)
+        assert off.max() <= 1 / 255, "more than one blend at the threshold"
+        assert (off > 2e-5).double().mean() <= 1e-3, "pixels that differ"
+    for name, found, wanted in zip(LEAVES[:5], gradients, expected, strict=True):
+        assert_close(found, wanted, 1e-4, name)
+
+
+def pinhole_rays(made: Scene) -> Tensor:
+    """Of all its cameras, [C, height, width, 6]."""
+    y, x = torch.meshgrid(torch.arange(HEIGHT) + 0.5, torch.arange(WIDTH) + 0.5, indexing="ij")
+    points = torch.stack([x, y, torch.ones_like(x)], -1) @ torch.linalg.inv(made.Ks)[:, None].mT
+    poses = torch.linalg.inv(made.viewmats)[:, None, None]
+    directions = (poses[..., :3, :3] @ points[..., None])[..., 0]
+    return torch.cat([poses[..., :3, 3].expand_as(directions), directions], -1)
 
 
 @pytest.mark.parametrize("degree", range(5))

@@ -4,11 +4,8 @@ from splat differs.
 
 from __future__ import annotations
 
-import inspect
 import os
-import pickle
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -16,9 +13,9 @@ from processes import RunPython
 from scenes import random_scene
 from torch import Tensor
 
-import splat
 from splat import rasterization
 from splat.compat import gsplat14
+from splat.strategy import MCMCStrategy
 
 pytestmark = pytest.mark.once
 
@@ -95,21 +92,15 @@ def test_gsplat_s_default_strategy_trains_with_splat(packed: bool, absgrad: bool
     assert losses[-1] < 0.5 * losses[0]
 
 
-def mcmc() -> Any:
-    from splat.compat import gsplat_strategies
-
-    return gsplat_strategies
-
-
 @pytest.mark.parametrize("column", [False, True], ids=["opacities [N]", "opacities [N, 1]"])
-def test_gsplat_s_mcmc_strategy_trains_with_splat(column: bool) -> None:
+def test_the_mcmc_strategy_trains(column: bool) -> None:
     params, optimizers = start()
     if column:
         params["opacities"] = torch.nn.Parameter(params["opacities"].detach()[:, None])
         optimizers["opacities"] = torch.optim.Adam([params["opacities"]], lr=5e-2)
     with torch.no_grad():
         params["opacities"][:5] = -9  # dead: they are relocated
-    strategy = mcmc().MCMCStrategy(
+    strategy = MCMCStrategy(
         cap_max=55, refine_start_iter=10, refine_every=10, refine_stop_iter=70, min_opacity=0.005, noise_lr=2.0
     )
     strategy.check_sanity(params, optimizers)
@@ -141,22 +132,6 @@ def test_gsplat_s_mcmc_strategy_trains_with_splat(column: bool) -> None:
     assert losses[-1] < 0.5 * losses[0]
 
 
-def test_a_strategy_of_ours_is_gsplat_s_file_and_leaves_gsplat_s_own_alone() -> None:
-    ours, theirs = mcmc().MCMCStrategy, strategies.MCMCStrategy
-    assert ours is not theirs
-    assert inspect.getsource(ours) == inspect.getsource(theirs)
-    assert inspect.getsourcefile(ours) == inspect.getsourcefile(theirs)
-    assert pickle.loads(pickle.dumps(ours(cap_max=7))) == ours(cap_max=7)
-    from gsplat import quat_scale_to_covar_preci, relocation
-    from gsplat.strategy import ops
-
-    assert ops.compute_relocation is relocation.compute_relocation
-    assert ops.quat_scale_to_covar_preci is quat_scale_to_covar_preci
-    names = mcmc()._ops
-    assert names.compute_relocation is splat.compute_relocation
-    assert names.quat_scale_to_covar_preci is splat.quat_scale_to_covar_preci
-
-
 # gsplat 1.4.0
 
 
@@ -183,7 +158,7 @@ import torch
 import gsplat
 from gsplat.strategy import DefaultStrategy
 from splat.compat.gsplat14 import rasterization
-from splat.compat.gsplat_strategies import MCMCStrategy
+from splat.strategy import MCMCStrategy
 
 assert gsplat.__version__ == "1.4.0", gsplat.__version__
 torch.manual_seed(0)
@@ -231,10 +206,3 @@ print("trained")
 def test_gsplat_1_4_s_strategies_train_with_splat(run_with_torch: RunPython) -> None:
     found = run_with_torch(PROGRAM_14, path=[Path(GSPLAT_14)])
     assert "trained" in found.stdout
-
-
-def test_without_gsplat_its_strategies_say_what_to_install(run_with_torch: RunPython) -> None:
-    script = "import sys; sys.modules['gsplat'] = None; import splat.compat.gsplat_strategies"
-    found = run_with_torch(script, check=False)
-    assert found.returncode != 0
-    assert "pip install gsplat==1.5.3" in found.stderr

@@ -111,7 +111,10 @@ CASES: list[tuple[Callable[[], Any], str]] = [
     (lambda: render(n=0, channels=MANY), CHANNELS),
     (lambda: render(channels=MANY), CHANNELS),
     (lambda: render(channels=2**32 + 3), CHANNELS),
-    (lambda: render(channels=2**30, render_mode="RGB+D", n=0), "at most 1073741823 channels beside 1 of depth, found "),
+    (
+        lambda: render(channels=2**30, render_mode="RGB+D", n=0),
+        "at most 1073741823 channels beside 1 of depth or extra signals, found ",
+    ),
     (lambda: pixels(n=0, channels=MANY), CHANNELS),
     (lambda: pixels(n=0, channels=2**30 + 1, packed=True), CHANNELS),
     (lambda: render(n=MANY), PAIRS + "1 x 2147483648"),

@@ -59,8 +59,8 @@ def test_every_function_of_gsplat_that_is_here_has_its_parameters() -> None:
         ours, their = (inspect.signature(getattr(module, name)).parameters for module in (splat, gsplat))
         assert list(ours)[: len(their)] == list(their), name
         for parameter, theirs_ in their.items():
-            default = ours[parameter].default
-            assert getattr(default, "name", default) == getattr(theirs_.default, "name", theirs_.default), parameter
+            # As they print themselves: some are of classes that gsplat has too.
+            assert str(ours[parameter].default) == str(theirs_.default), parameter
 
 
 # Covariances
@@ -319,7 +319,7 @@ BAD = [
     (lambda s: splat.quat_scale_to_covar_preci(s.quats.double(), s.scales), TypeError, "quats must be float32"),
     (lambda s: projected(s, sparse_grad=True), ValueError, "sparse_grad needs packed=True"),
     (lambda s: projected(scene((2,)), sparse_grad=True, packed=True), ValueError, "without batch dimensions"),
-    (lambda s: projected(s, camera_model="ftheta"), NotImplementedError, "camera_model='ftheta' is not implemented"),
+    (lambda s: projected(s, camera_model="ftheta"), ValueError, "found 'ftheta', which needs .*_with_ut"),
     (lambda s: projected(s, camera_model="pinhale"), ValueError, "camera_model must be one of .* found 'pinhale'"),
     (
         lambda s: splat.fully_fused_projection(s.means, None, None, s.scales, s.viewmats, s.Ks, 60, 45),

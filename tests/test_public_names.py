@@ -55,9 +55,9 @@ def test_what_is_missing_is_an_error_that_says_what_there_is_instead(name: str) 
 
 
 def test_programs_that_ask_whether_a_name_is_there_get_an_answer() -> None:
-    assert not hasattr(splat, "DefaultStrategy")
-    with pytest.raises(ImportError, match="splat has no DefaultStrategy"):
-        from splat import DefaultStrategy  # noqa: F401
+    assert not hasattr(splat, "PngCompression")
+    with pytest.raises(ImportError, match="splat has no PngCompression"):
+        from splat import PngCompression  # noqa: F401
 
 
 def test_commands_in_these_errors_are_right() -> None:
@@ -77,7 +77,8 @@ def test_any_other_name_is_no_attribute() -> None:
 def test_modes_have_literal_types() -> None:
     hints = get_type_hints(inspect.unwrap(splat.rasterization))
 
-    assert hints["render_mode"] == Literal["RGB", "D", "ED", "RGB+D", "RGB+ED"]
+    known, along_rays = Literal["RGB", "D", "ED", "RGB+D", "RGB+ED"], Literal["d", "Ed", "RGB-d", "RGB-Ed"]
+    assert hints["render_mode"] == known | along_rays
     assert set(get_args(hints["rasterize_mode"])) == {"classic", "antialiased"}
 
 

@@ -18,7 +18,6 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import splat
-from splat.ops.arguments import RollingShutterType
 from splat.scene.camera import orbit
 from splat.scene.ply import read_ply
 
@@ -695,7 +694,11 @@ BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
         "rasterize_mode must be one of 'classic', 'antialiased', found",
     ),
     ({"camera_model": "pinhale"}, ValueError, "camera_model must be one of 'pinhole', .* found 'pinhale'"),
-    ({"camera_model": "ftheta"}, NotImplementedError, "camera_model='ftheta' is not implemented; undistort"),
+    (
+        {"camera_model": "ftheta"},
+        ValueError,
+        "found 'ftheta', which needs .*with_ut=True",
+    ),
     ({"means": torch.zeros(5, 10, 3)}, ValueError, r"quats must have shape .* = \[5, 10, 4\], found \[10, 4\]"),
     ({"viewmats": torch.eye(4).expand(1, 2, 4, 4)}, ValueError, r"viewmats must have shape .* found \[1, 2, 4, 4\]"),
     ({"means": torch.zeros(0, 10, 3)}, ValueError, r"batch dimensions above 0, found \[0, 10, 3\]"),
@@ -706,22 +709,9 @@ BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"capacity": 2.5, "packed": False}, TypeError, r"capacity must be an int, found 2\.5 \(float\)"),
     ({"sparse_grad": True, "packed": False}, ValueError, "sparse_grad needs packed=True, found packed=False"),
     ({"distributed": True}, RuntimeError, "distributed=True needs a process group, .* torchrun"),
-    ({"with_ut": True}, NotImplementedError, "with_ut is not implemented .*leave it False"),
-    ({"with_eval3d": True}, NotImplementedError, "with_eval3d is not implemented .*leave it False"),
-    (
-        {"radial_coeffs": torch.zeros(2, 6)},
-        NotImplementedError,
-        "radial_coeffs is not implemented .*undistort",
-    ),
-    ({"tangential_coeffs": torch.zeros(2, 2)}, NotImplementedError, "tangential_coeffs .*undistort"),
-    ({"thin_prism_coeffs": torch.zeros(2, 4)}, NotImplementedError, "thin_prism_coeffs .*undistort"),
-    ({"ftheta_coeffs": object()}, NotImplementedError, "ftheta_coeffs is not implemented .*undistort"),
-    (
-        {"rolling_shutter": RollingShutterType.ROLLING_LEFT_TO_RIGHT},
-        NotImplementedError,
-        "rolling_shutter=.*only GLOBAL works",
-    ),
-    ({"viewmats_rs": torch.eye(4).expand(2, 4, 4)}, NotImplementedError, "viewmats_rs .*one pose"),
+    ({"with_ut": True}, ValueError, "packed must be False with with_ut=True, found True"),
+    ({"with_eval3d": True}, ValueError, "packed must be False with with_eval3d=True, found True"),
+    ({"viewmats_rs": torch.eye(4).expand(2, 4, 4)}, ValueError, "viewmats_rs needs with_ut=True"),
 ]
 
 

@@ -15,8 +15,9 @@ from torch import Tensor
 from splat.fit.parameters import GaussianTable, first_parameters
 from splat.fit.photograph_views import photograph_views
 from splat.fit.picture_quality import Quality
-from splat.fit.strategies import BINOMIALS, DensityControl, MarkovChain, Moment
+from splat.fit.strategies import DensityControl, MarkovChain, Moment
 from splat.fit.training import FitOptions, Trainer
+from splat.ops.densification import BINOMIALS
 from splat.ops.relocation import compute_relocation
 from splat.ops.rendering import rasterization
 from splat.photos.folders import read_capture

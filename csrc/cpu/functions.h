@@ -10,6 +10,7 @@
 #include "../math/pack_rows.h"
 #include "../math/project_rows.h"
 #include "../math/rasterize_2dgs_rows.h"
+#include "../math/rasterize_along_rays_rows.h"
 #include "../math/rasterize_rows.h"
 #include "../math/spherical_harmonics_rows.h"
 
@@ -101,6 +102,13 @@ void rasterize_2dgs(const Rasterize2dgsInputs& in, const Rasterize2dgsOutputs& o
 
 void rasterize_2dgs_backward(const Rasterize2dgsInputs& in, const Rasterize2dgsGradients& gradients,
                              const Rasterize2dgsGradientOutputs& out);
+
+// rasterize_along_rays.cpp, with the same preconditions
+
+void rasterize_along_rays(const AlongRaysInputs& in, const RasterizeOutputs& out);
+
+void rasterize_along_rays_backward(const AlongRaysInputs& in, const RasterizeGradients& gradients,
+                                   const AlongRaysGradientOutputs& out);
 
 // instruction_set.cpp
 

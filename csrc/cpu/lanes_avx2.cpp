@@ -4,4 +4,5 @@
 #include "image_loss_strip_source.h"
 #include "rasterize_block_backward_source.h"
 #include "rasterize_block_source.h"
+#include "ray_block_source.h"
 #include "surfel_block_source.h"

@@ -1,9 +1,11 @@
-// Source of rasterize_block_backward; lanes.h says how it is compiled.
+// Source of rasterize_block_backward, and of what rasterize_rays_backward shares with it; lanes.h says how it is compiled.
 //
 // A pixel's colour is sum_i T_i alpha_i c_i + T_end background, with T_i the transmittance in front of Gaussian i. Its
 // derivative by alpha_i is T_i c_i - B_i / (1 - alpha_i), where B_i is what everything behind i adds to the colour.
 // Only the products of colours with the gradient v of the pixel matter, so B is one number per pixel, sum_c B_c v_c,
 // for any number of channels. The walk goes from back to front: T_i = T_{i+1} / (1 - alpha_i).
+#pragma once
+
 #include "rasterize_lanes.h"
 
 namespace splat {
@@ -64,12 +66,46 @@ template <int C>
   return block_last;
 }
 
-// Sums over the block's rows, one for each column.
-template <int C>
-struct ColumnSums {
+// Sums over the block's rows, one for each column, of which a slot gets kCount values.
+template <bool kAbsolute>
+struct MomentSums {
+  static constexpr int kCount = kMoments + (kAbsolute ? 2 : 0);
   Floats s, s_dy, s_dy2, absolute_x, absolute_y;
-  Floats colors[C > 0 ? C : 1];
 };
+
+// Adds what follows from s, the derivative by ln(alpha).
+template <bool kAbsolute>
+SPLAT_HD void add_slope(const PlacedGaussian& gaussian, const GaussianView&, int row, int k, Floats s,
+                        Mask differentiable, MomentSums<kAbsolute>& sums) {
+  const float dy = gaussian.dy[row];
+  const Floats s_dy = s * dy;
+  sums.s += s;
+  sums.s_dy += s_dy;
+  sums.s_dy2 = fused(s_dy, splat_lanes(dy), sums.s_dy2);
+  if (kAbsolute) {
+    const ScaledConic& conic = gaussian.conic;
+    const Floats dx = gaussian.dx[k];
+    const Floats x = s * (2.0f * conic.half_a * dx + conic.b * dy), y = s * (conic.b * dx + 2.0f * conic.half_c * dy);
+    sums.absolute_x += select(differentiable, magnitude(x), Floats{});
+    sums.absolute_y += select(differentiable, magnitude(y), Floats{});
+  }
+}
+
+template <bool kAbsolute>
+SPLAT_HD void slot_values(const PlacedGaussian& gaussian, const MomentSums<kAbsolute>& sums, int k,
+                          Floats (*values)[kChunks]) {
+  const Floats dx = gaussian.dx[k];
+  values[0][k] = sums.s;
+  values[1][k] = sums.s * dx;
+  values[2][k] = sums.s_dy;
+  values[3][k] = sums.s * dx * dx;
+  values[4][k] = sums.s_dy * dx;
+  values[5][k] = sums.s_dy2;
+  if (kAbsolute) {
+    values[kMoments][k] = sums.absolute_x * (1.0f / kLog2E);
+    values[kMoments + 1][k] = sums.absolute_y * (1.0f / kLog2E);
+  }
+}
 
 // The rows whose pixels blended entry `index` of the list or a later one, one bit each.
 SPLAT_HD uint32_t rows_with(const BackwardBlock& block, int32_t index) {
@@ -78,23 +114,21 @@ SPLAT_HD uint32_t rows_with(const BackwardBlock& block, int32_t index) {
   return rows;
 }
 
-// Visits a Gaussian, entry `index` of the list, in chunk k of some rows: adds to the sums of the columns, and updates
-// the block from behind the Gaussian to in front of it. If C == 0, v_gaussian receives the sums of the colours'
-// gradients.
-template <int C, bool kAbsolute>
-SPLAT_HD ColumnSums<C> walk_rows(const PlacedGaussian& gaussian, const ScaledConic& conic, uint32_t rows, int32_t index,
-                                 int k, int channels, BackwardBlock& block, Floats* v_gaussian) {
+// Visits a Gaussian, entry `index` of the list, in chunk k of some rows: adds to the sums of the columns and to those of
+// the colours' gradients, and updates the block from behind the Gaussian to in front of it.
+template <int C, class Sums, class Placed>
+SPLAT_HD Sums walk_rows(const Placed& gaussian, uint32_t rows, int32_t index, int k, int channels, BackwardBlock& block,
+                        Floats* v_color_sums) {
   const int used = C > 0 ? C : channels;
-  ColumnSums<C> sums = {};
-  Floats* v_color_sums = C > 0 ? sums.colors : v_gaussian;
+  Sums sums = {};
   for (; rows != 0; rows &= rows - 1) {
     const int row = __builtin_ctz(rows);
     BackwardRow& pixels = block.rows[row];
     // As in blend_row, to the last bit.
-    const Floats exponent = exponents(gaussian, row, k);
-    const Mask reached = within_limit(gaussian, exponent) & at_least(pixels.last[k], index);
+    const auto seen = view(gaussian, row, k);
+    const Mask reached = within_limit(gaussian, seen.exponent) & at_least(pixels.last[k], index);
     if (kLanes < 16 && !any(reached)) continue;  // as in blend_row
-    const Floats unclamped = gaussian.opacity * exp2_negative(exponent);
+    const Floats unclamped = gaussian.opacity * exp2_negative(seen.exponent);
     const Floats alpha = smaller(splat_lanes(kMaxAlpha), unclamped);
     const Mask blended = reached & at_least(alpha, splat_lanes(kMinAlpha));
 
@@ -114,43 +148,24 @@ SPLAT_HD ColumnSums<C> walk_rows(const PlacedGaussian& gaussian, const ScaledCon
     const Floats s = select(differentiable, odds * (light - behind), Floats{});
     pixels.transmittance[k] = transmittance + weight;
     pixels.behind[k] = add_product_where(blended, odds, light, behind);
-
-    const float dy = gaussian.dy[row];
-    const Floats s_dy = s * dy;
-    sums.s += s;
-    sums.s_dy += s_dy;
-    sums.s_dy2 = fused(s_dy, splat_lanes(dy), sums.s_dy2);
-    if (kAbsolute) {
-      const Floats dx = gaussian.dx[k];
-      const Floats x = s * (2.0f * conic.half_a * dx + conic.b * dy), y = s * (conic.b * dx + 2.0f * conic.half_c * dy);
-      sums.absolute_x += select(differentiable, magnitude(x), Floats{});
-      sums.absolute_y += select(differentiable, magnitude(y), Floats{});
-    }
+    add_slope(gaussian, seen, row, k, s, differentiable, sums);
   }
   return sums;
 }
 
-template <int C, bool kAbsolute>
-SPLAT_HD void walk_gaussian(const PlacedGaussian& gaussian, const ScaledConic& conic, uint32_t rows, int32_t index,
-                            int channels, BackwardBlock& block, Floats* v_gaussian, bool add, float* slot) {
-  constexpr int kShape = kMoments + (kAbsolute ? 2 : 0);
+// If C == 0, v_gaussian is scratch memory for the sums of the colours' gradients.
+template <int C, class Sums, class Placed>
+SPLAT_HD void walk_gaussian(const Placed& gaussian, uint32_t rows, int32_t index, int channels, BackwardBlock& block,
+                            Floats* v_gaussian, bool add, float* slot) {
+  constexpr int kShape = Sums::kCount;
   Floats values[kShape + C][kChunks];
   for (int k = 0; k < kChunks; ++k) {
     Floats* chunk = v_gaussian + static_cast<int64_t>(k) * channels;
     for (int c = 0; C == 0 && c < channels; ++c) chunk[c] = Floats{};
-    const ColumnSums<C> sums = walk_rows<C, kAbsolute>(gaussian, conic, rows, index, k, channels, block, chunk);
-    const Floats dx = gaussian.dx[k];
-    values[0][k] = sums.s;
-    values[1][k] = sums.s * dx;
-    values[2][k] = sums.s_dy;
-    values[3][k] = sums.s * dx * dx;
-    values[4][k] = sums.s_dy * dx;
-    values[5][k] = sums.s_dy2;
-    if (kAbsolute) {
-      values[kMoments][k] = sums.absolute_x * (1.0f / kLog2E);
-      values[kShape - 1][k] = sums.absolute_y * (1.0f / kLog2E);
-    }
-    for (int c = 0; c < C; ++c) values[kShape + c][k] = sums.colors[c];
+    Floats colors[C > 0 ? C : 1] = {};
+    slot_values(gaussian, walk_rows<C, Sums>(gaussian, rows, index, k, channels, block, C > 0 ? colors : chunk), k,
+                values);
+    for (int c = 0; c < C; ++c) values[kShape + c][k] = colors[c];
   }
   add_to_slot<kShape + C>(values, add, slot);
   for (int c = 0; C == 0 && c < channels; ++c) {
@@ -160,28 +175,25 @@ SPLAT_HD void walk_gaussian(const PlacedGaussian& gaussian, const ScaledConic& c
   }
 }
 
-template <int C, bool kAbsolute>
-static int32_t walk_block(const BlockScene& scene, const BlockJob& job, const BlockGradients& gradients,
+template <int C, class Sums, class Batch, class Scene, class Pixels>
+static int32_t walk_block(const Scene& scene, const BlockJob& job, const Pixels& places, const BlockGradients& gradients,
                           int32_t filled, float* scratch) {
   const int channels = C > 0 ? C : scene.channels;
-  const int64_t size = kMoments + (kAbsolute ? 2 : 0) + channels;
+  const int64_t size = Sums::kCount + channels;
   Floats* v_colors = reinterpret_cast<Floats*>(scratch);
   Floats* v_gaussian = v_colors + static_cast<int64_t>(kBlockSide) * kChunks * channels;
   BackwardBlock block;
-  BlockBatch batch;
-  const PixelCentres centres = pixel_centres(job);
+  Batch batch;
   const int32_t last = start_backward<C>(scene, job, gradients, v_colors, block);
   for (int32_t end = last + 1; end > job.begin; end -= kBatch) {
     const int32_t start = end - job.begin < kBatch ? job.begin : end - kBatch;
     const int count = end - start;
-    stage(scene, job, 0, start, count, batch);
+    stage(scene, job, places, 0, start, count, batch);
     for (int i = count - 1; i >= 0; --i) {
       const int32_t index = start + i;
       float* slot = gradients.slots + index * size;
       if (const uint32_t rows = row_bits(batch, i) & rows_with(block, index)) {
-        const ScaledConic conic = {batch.half_a[i], batch.b[i], batch.half_c[i]};
-        walk_gaussian<C, kAbsolute>(place(batch, i, centres), conic, rows, index, channels, block, v_gaussian,
-                                    index < filled, slot);
+        walk_gaussian<C, Sums>(place(batch, i, places), rows, index, channels, block, v_gaussian, index < filled, slot);
       } else if (index >= filled) {
         for (int j = 0; j < size; ++j) slot[j] = 0.0f;
       }
@@ -193,15 +205,17 @@ static int32_t walk_block(const BlockScene& scene, const BlockJob& job, const Bl
 template <bool kAbsolute>
 SPLAT_HD int32_t walk(const BlockScene& scene, const BlockJob& job, const BlockGradients& gradients, int32_t filled,
                       float* scratch) {
+  using Sums = MomentSums<kAbsolute>;
+  const PixelCentres centres = pixel_centres(job);
   switch (scene.channels) {
     case 1:
-      return walk_block<1, kAbsolute>(scene, job, gradients, filled, scratch);
+      return walk_block<1, Sums, BlockBatch>(scene, job, centres, gradients, filled, scratch);
     case 3:
-      return walk_block<3, kAbsolute>(scene, job, gradients, filled, scratch);
+      return walk_block<3, Sums, BlockBatch>(scene, job, centres, gradients, filled, scratch);
     case 4:
-      return walk_block<4, kAbsolute>(scene, job, gradients, filled, scratch);
+      return walk_block<4, Sums, BlockBatch>(scene, job, centres, gradients, filled, scratch);
     default:
-      return walk_block<0, kAbsolute>(scene, job, gradients, filled, scratch);
+      return walk_block<0, Sums, BlockBatch>(scene, job, centres, gradients, filled, scratch);
   }
 }
 

@@ -1,4 +1,6 @@
-// Source of rasterize_block; lanes.h says how it is compiled.
+// Source of rasterize_block, and of what rasterize_rays shares with it; lanes.h says how it is compiled.
+#pragma once
+
 #include "rasterize_lanes.h"
 
 namespace splat {
@@ -18,12 +20,12 @@ struct Row {
 };
 
 // Blends Gaussian `index` of the lists into one row.
-template <int C>
-SPLAT_HD void blend_row(const PlacedGaussian& gaussian, int32_t index, int row, int channels, Row<C>& pixels) {
+template <int C, class Placed>
+SPLAT_HD void blend_row(const Placed& gaussian, int32_t index, int row, int channels, Row<C>& pixels) {
   const int used = C > 0 ? C : channels;
   for (int k = 0; k < kChunks; ++k) {
     const Floats transmittance = pixels.transmittance[k];
-    const Floats exponent = exponents(gaussian, row, k);
+    const Floats exponent = view(gaussian, row, k).exponent;
     const Mask reached = within_limit(gaussian, exponent) & greater(transmittance, Floats{});
     // With 16 lanes almost every row that row_range left is reached.
     if (kLanes < 16 && !any(reached)) continue;
@@ -54,13 +56,13 @@ SPLAT_HD uint32_t alive_rows(const Row<C>* block, uint32_t rows) {
   return alive;
 }
 
-template <int C>
-SPLAT_HD void start_block(const BlockJob& job, int channels, Row<C>* block) {
+template <int C, class Pixels>
+SPLAT_HD void start_block(const Pixels& places, const BlockJob& job, int channels, Row<C>* block) {
   for (int row = 0; row < kBlockSide; ++row) {
     Row<C>& pixels = block[row];
     for (int k = 0; k < kChunks; ++k) {
       pixels.last[k] = Ints{};
-      pixels.transmittance[k] = start_transmittance(job, row, k);
+      pixels.transmittance[k] = start_transmittance(places, job, row, k);
       for (int c = 0; c < channels; ++c) pixels.colors[c][k] = Floats{};
     }
   }
@@ -91,20 +93,19 @@ SPLAT_HD void finish_block(const BlockScene& scene, const BlockJob& job, const B
 }
 
 // Renders `channels` colours from `first_channel` on; C is their number if it is known at compile time, otherwise 0.
-template <int C>
-static void rasterize_channels(const BlockScene& scene, const BlockJob& job, const BlockImages& images,
+template <int C, class Batch, class Scene, class Pixels>
+static void rasterize_channels(const Scene& scene, const BlockJob& job, const Pixels& places, const BlockImages& images,
                                int first_channel, int channels) {
   const int used = C > 0 ? C : channels;
   Row<C> block[kBlockSide];
-  BlockBatch batch;
-  const PixelCentres centres = pixel_centres(job);
-  start_block(job, used, block);
+  Batch batch;
+  start_block(places, job, used, block);
   uint32_t alive = (1u << job.rows) - 1;  // rows with unfinished pixels
   for (int32_t start = job.begin; start < job.end && alive != 0; start += kBatch) {
     const int count = job.end - start < kBatch ? job.end - start : kBatch;
-    stage(scene, job, first_channel, start, count, batch);
+    stage(scene, job, places, first_channel, start, count, batch);
     for (int i = 0; i < count && alive != 0; ++i) {
-      const PlacedGaussian gaussian = place(batch, i, centres);
+      const auto gaussian = place(batch, i, places);
       for (uint32_t rows = row_bits(batch, i) & alive; rows != 0; rows &= rows - 1) {
         const int row = __builtin_ctz(rows);
         blend_row(gaussian, start + i, row, channels, block[row]);
@@ -118,20 +119,21 @@ static void rasterize_channels(const BlockScene& scene, const BlockJob& job, con
 }  // namespace
 
 void rasterize_block(const BlockScene& scene, const BlockJob& job, const BlockImages& images) {
+  const PixelCentres centres = pixel_centres(job);
   for (int first = 0; first < scene.channels; first += kMaxChannels) {
     const int channels = scene.channels - first < kMaxChannels ? scene.channels - first : kMaxChannels;
     switch (channels) {
       case 1:
-        rasterize_channels<1>(scene, job, images, first, channels);
+        rasterize_channels<1, BlockBatch>(scene, job, centres, images, first, channels);
         break;
       case 3:
-        rasterize_channels<3>(scene, job, images, first, channels);
+        rasterize_channels<3, BlockBatch>(scene, job, centres, images, first, channels);
         break;
       case 4:
-        rasterize_channels<4>(scene, job, images, first, channels);
+        rasterize_channels<4, BlockBatch>(scene, job, centres, images, first, channels);
         break;
       default:
-        rasterize_channels<0>(scene, job, images, first, channels);
+        rasterize_channels<0, BlockBatch>(scene, job, centres, images, first, channels);
     }
   }
 }

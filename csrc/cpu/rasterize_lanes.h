@@ -70,10 +70,26 @@ SPLAT_HD void row_range(float x, float y, float half_a, float b, float half_c, f
   end = hidden ? 0 : (elliptic ? to_row : static_cast<int32_t>(rows));
 }
 
+// The coordinates of the block's pixel centres: by column, and by row.
+struct PixelCentres {
+  Floats x[kChunks], y[kChunks];
+};
+
+SPLAT_HD PixelCentres pixel_centres(const BlockJob& job) {
+  PixelCentres centres;
+  for (int k = 0; k < kChunks; ++k) {
+    for (int lane = 0; lane < kLanes; ++lane) {
+      centres.x[k][lane] = static_cast<float>(job.left + k * kLanes + lane) + 0.5f;
+      centres.y[k][lane] = static_cast<float>(job.top + k * kLanes + lane) + 0.5f;
+    }
+  }
+  return centres;
+}
+
 // Stages the Gaussians [start, start + count) of flatten_ids, with their colours from `first_channel` on. Not inlined
 // into each pass for each number of channels: half of the time to compile them.
-[[gnu::noinline]] static void stage(const BlockScene& scene, const BlockJob& job, int first_channel, int32_t start,
-                                    int count, BlockBatch& batch) {
+[[gnu::noinline]] static void stage(const BlockScene& scene, const BlockJob& job, const PixelCentres&, int first_channel,
+                                    int32_t start, int count, BlockBatch& batch) {
   // The records are scattered in memory: prefetch all of them before the first is used.
   for (int i = 0; i < count; ++i) __builtin_prefetch(scene.records + scene.flatten_ids[start + i]);
   for (int i = 0; i < kBatch; ++i) {
@@ -101,38 +117,28 @@ SPLAT_HD void row_range(float x, float y, float half_a, float b, float half_c, f
   }
 }
 
-// The coordinates of the block's pixel centres: by column, and by row.
-struct PixelCentres {
-  Floats x[kChunks], y[kChunks];
-};
-
-SPLAT_HD PixelCentres pixel_centres(const BlockJob& job) {
-  PixelCentres centres;
-  for (int k = 0; k < kChunks; ++k) {
-    for (int lane = 0; lane < kLanes; ++lane) {
-      centres.x[k][lane] = static_cast<float>(job.left + k * kLanes + lane) + 0.5f;
-      centres.y[k][lane] = static_cast<float>(job.top + k * kLanes + lane) + 0.5f;
-    }
-  }
-  return centres;
-}
-
 // A Gaussian of a batch, with what of its exponent depends on the column alone, or on the row alone: see
 // gaussian_exponent in math/blend.h.
 struct PlacedGaussian {
   Floats dx[kChunks], a_dx[kChunks];
   float dy[kBlockSide], b_dy[kBlockSide], c_dy2[kBlockSide];
   float opacity, limit;
+  ScaledConic conic;
   const float* color;
 };
 
-// The exponents in the pixels of chunk k of a row.
-SPLAT_HD Floats exponents(const PlacedGaussian& gaussian, int row, int k) {
-  return (gaussian.a_dx[k] + gaussian.b_dy[row]) * gaussian.dx[k] + gaussian.c_dy2[row];
+// What a Gaussian is in the pixels of chunk k of a row.
+struct GaussianView {
+  Floats exponent;
+};
+
+SPLAT_HD GaussianView view(const PlacedGaussian& gaussian, int row, int k) {
+  return {(gaussian.a_dx[k] + gaussian.b_dy[row]) * gaussian.dx[k] + gaussian.c_dy2[row]};
 }
 
-// Where the Gaussian is drawn, as far as the exponent says.
-SPLAT_HD Mask within_limit(const PlacedGaussian& gaussian, Floats exponent) {
+// Where a Gaussian is drawn, as far as the exponent says.
+template <class Placed>
+SPLAT_HD Mask within_limit(const Placed& gaussian, Floats exponent) {
   return between_zero_and(splat_lanes(gaussian.limit), exponent);
 }
 
@@ -148,6 +154,7 @@ SPLAT_HD PlacedGaussian place(const BlockBatch& batch, int i, const PixelCentres
   }
   placed.opacity = batch.opacity[i];
   placed.limit = batch.limit[i];
+  placed.conic = {batch.half_a[i], batch.b[i], batch.half_c[i]};
   placed.color = batch.colors[i];
   return placed;
 }
@@ -165,6 +172,10 @@ SPLAT_HD Floats start_transmittance(const BlockJob& job, int row, int k) {
     transmittance[lane] = row < job.rows && k * kLanes + lane < job.columns ? 1.0f : -1.0f;
   }
   return transmittance;
+}
+
+SPLAT_HD Floats start_transmittance(const PixelCentres&, const BlockJob& job, int row, int k) {
+  return start_transmittance(job, row, k);
 }
 
 // A channel of what was blended, with what the background adds.

@@ -11,6 +11,7 @@
 #include "../math/pack_rows.h"
 #include "../math/project_rows.h"
 #include "../math/rasterize_2dgs_rows.h"
+#include "../math/rasterize_along_rays_rows.h"
 #include "../math/rasterize_rows.h"
 #include "../math/spherical_harmonics_rows.h"
 
@@ -148,5 +149,22 @@ cudaError_t launch_rasterize_2dgs(cudaStream_t stream, const Rasterize2dgsInputs
 cudaError_t launch_differentiate_2dgs(cudaStream_t stream, const Rasterize2dgsInputs& in, const float* surfels,
                                       const Rasterize2dgsGradients& gradients,
                                       const Rasterize2dgsGradientOutputs& out);
+
+// rasterize_along_rays.cu
+
+// The floats of a Gaussian in an image as the kernels below read it.
+constexpr int kRayGaussianFloats = 16;
+
+// Sets gaussians [count, kRayGaussianFloats], whose address is a multiple of 64 bytes.
+cudaError_t launch_load_ray_gaussians(cudaStream_t stream, const AlongRaysInputs& in, float* gaussians);
+
+cudaError_t launch_rasterize_along_rays(cudaStream_t stream, const AlongRaysInputs& in, const float* gaussians,
+                                        const RasterizeOutputs& out);
+
+// Adds to the gradient of the colours, in no fixed order, and sets the others; sums [count, kRaySums] is temporary.
+// Precondition: sums and that gradient are 0.
+cudaError_t launch_differentiate_along_rays(cudaStream_t stream, const AlongRaysInputs& in, const float* gaussians,
+                                            const RasterizeGradients& gradients, float* sums,
+                                            const AlongRaysGradientOutputs& out);
 
 }  // namespace splat

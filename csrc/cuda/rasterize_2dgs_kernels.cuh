@@ -20,9 +20,6 @@ __global__ void load_surfels(Rasterize2dgsInputs in, Surfel* surfels) {
   if (i < in.lists.count) surfels[i] = load_surfel(in.lists.means, in.ray_transforms, in.lists.opacities, i);
 }
 
-// One warp of the launch for each patch of all tiles.
-SPLAT_HD int64_t patch_threads(const RasterizeInputs& in) { return in.tiles * tile_threads(in.grid.tile_size); }
-
 // The entry of the lists that a lane tests: its Gaussian, or -1 for none that touches the patch.
 static __device__ __forceinline__ int32_t touching(const RasterizeInputs& in, const Surfel* surfels, int64_t at,
                                                    int32_t end, const Pixels& pixels) {

@@ -22,6 +22,9 @@ SPLAT_HD int tile_threads(int tile_size) {
   return kWarp * patches_across(tile_size) * static_cast<int>(divide_up(tile_size, kPatchHeight));
 }
 
+// One warp of a launch for each patch of all tiles.
+SPLAT_HD int64_t patch_threads(const RasterizeInputs& in) { return in.tiles * tile_threads(in.grid.tile_size); }
+
 // The pixels of one thread, and the pixel centres of its warp's patch: [left, left + kPatchWidth - 1] and so on.
 struct Pixels {
   int64_t index[kLanePixels];  // in [images, height, width]; only where it is inside

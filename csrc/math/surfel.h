@@ -60,11 +60,6 @@ SPLAT_HD Surfel load_surfel(const float* means, const float* ray_transforms, con
   return s;
 }
 
-template <class Real>
-struct Three {
-  Real x, y, z;
-};
-
 // Where the ray of a pixel meets the disc's plane: the planes h_u and h_v that meet in the ray (equation 9), and the
 // point (u, v) in standard deviations (equation 10), by 1 over the third component of their cross product, which is 0 if
 // the ray is parallel to the plane.

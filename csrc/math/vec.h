@@ -9,6 +9,12 @@ struct Vec3 {
   float x, y, z;
 };
 
+// The same of vectors of floats, in the CPU rasterizers.
+template <class Real>
+struct Three {
+  Real x, y, z;
+};
+
 // Row-major: `rows[0]` is the first row.
 struct Mat3 {
   Vec3 rows[3];

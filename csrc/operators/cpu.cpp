@@ -116,9 +116,18 @@ class Cpu {
     cpu::rasterize_2dgs_backward(checked_lists(p.forward), p.gradients(), p.outputs());
   }
 
+  void rasterize_along_rays(const AlongRaysOperands& p, const RasterizeImages& images) const {
+    cpu::rasterize_along_rays(checked_lists(p), images.outputs());
+  }
+
+  void rasterize_along_rays_backward(const AlongRaysBackwardOperands& p) const {
+    cpu::rasterize_along_rays_backward(checked_lists(p.forward), p.gradients(), p.outputs());
+  }
+
  private:
-  static Rasterize2dgsInputs checked_lists(const Rasterize2dgsOperands& p) {
-    Rasterize2dgsInputs in = p.inputs();
+  template <class Operands>
+  static auto checked_lists(const Operands& p) -> decltype(p.inputs()) {
+    auto in = p.inputs();
     in.lists = checked_lists(in.lists);
     return in;
   }

@@ -40,7 +40,7 @@ void Cuda::spherical_harmonics_backward(const HarmonicsOperands& p, const Harmon
 
 void Cuda::rasterize(const RasterizeOperands& p, const RasterizeImages& images) const {
   const RasterizeInputs in = p.inputs();
-  const Tensor staged = stage_gaussians(in, p.means2d);
+  const Tensor staged = stage_gaussians(in, p.colors);
   check_cuda(launch_rasterize(stream_, in, staged.const_data_ptr<float>(), images.outputs()));
 }
 
@@ -77,7 +77,7 @@ void Cuda::clear(const Tensor& tensor) const {
 void Cuda::differentiate(const RasterizeBackwardOperands& p, bool deterministic) const {
   const RasterizeOperands& forward = p.forward;
   const RasterizeInputs in = forward.inputs();
-  const Tensor& like = forward.means2d;
+  const Tensor& like = forward.colors;
   const int64_t slot_values = deterministic ? in.intersections * (kSlotValues + in.channels) : 0;
   const Tensor slot_tensor = empty_like_device({slot_values}, ScalarType::Float, like);
   float* slots = deterministic ? slot_tensor.mutable_data_ptr<float>() : nullptr;
@@ -95,7 +95,7 @@ void Cuda::differentiate(const RasterizeBackwardOperands& p, bool deterministic)
 
 void Cuda::rasterize_2dgs(const Rasterize2dgsOperands& p, const Rasterize2dgsImages& images) const {
   const Rasterize2dgsInputs in = p.inputs();
-  const Tensor surfels = load_surfels(in, p.common.means2d);
+  const Tensor surfels = load_surfels(in, p.common.colors);
   check_cuda(launch_rasterize_2dgs(stream_, in, surfels.const_data_ptr<float>(), images.outputs()));
 }
 
@@ -112,9 +112,32 @@ void Cuda::rasterize_2dgs_backward(const Rasterize2dgsBackwardOperands& p) const
   }
   const Rasterize2dgsInputs in = p.forward.inputs();
   if (in.lists.intersections == 0) return;
-  const Tensor surfels = load_surfels(in, p.forward.common.means2d);
+  const Tensor surfels = load_surfels(in, p.forward.common.colors);
   check_cuda(
       launch_differentiate_2dgs(stream_, in, surfels.const_data_ptr<float>(), p.gradients(), p.outputs()));
+}
+
+void Cuda::rasterize_along_rays(const AlongRaysOperands& p, const RasterizeImages& images) const {
+  const AlongRaysInputs in = p.inputs();
+  const Tensor gaussians = load_ray_gaussians(in, p.common.colors);
+  check_cuda(launch_rasterize_along_rays(stream_, in, gaussians.const_data_ptr<float>(), images.outputs()));
+}
+
+Tensor Cuda::load_ray_gaussians(const AlongRaysInputs& in, const Tensor& like) const {
+  const Tensor gaussians = empty_like_device({in.lists.count, kRayGaussianFloats}, ScalarType::Float, like);
+  check_cuda(launch_load_ray_gaussians(stream_, in, gaussians.mutable_data_ptr<float>()));
+  return gaussians;
+}
+
+void Cuda::rasterize_along_rays_backward(const AlongRaysBackwardOperands& p) const {
+  const AlongRaysInputs in = p.forward.inputs();
+  const Tensor& like = p.forward.common.colors;
+  const Tensor gaussians = load_ray_gaussians(in, like);
+  const Tensor sums = empty_like_device({in.lists.count, kRaySums}, ScalarType::Float, like);
+  clear(sums);
+  clear(p.v_colors);
+  check_cuda(launch_differentiate_along_rays(stream_, in, gaussians.const_data_ptr<float>(), p.gradients(),
+                                             sums.mutable_data_ptr<float>(), p.outputs()));
 }
 
 void Cuda::sum_backgrounds(const RasterizeBackwardOperands& p) const {

@@ -12,6 +12,7 @@
 #include "pack_operands.h"
 #include "project_operands.h"
 #include "rasterize_2dgs_operands.h"
+#include "rasterize_along_rays_operands.h"
 #include "rasterize_operands.h"
 #include "spherical_harmonics_operands.h"
 
@@ -32,6 +33,8 @@ class Cuda {
   void image_loss_backward(const ImageLossBackwardOperands& p) const;
   void rasterize_2dgs(const Rasterize2dgsOperands& p, const Rasterize2dgsImages& images) const;
   void rasterize_2dgs_backward(const Rasterize2dgsBackwardOperands& p) const;
+  void rasterize_along_rays(const AlongRaysOperands& p, const RasterizeImages& images) const;
+  void rasterize_along_rays_backward(const AlongRaysBackwardOperands& p) const;
 
   // cuda_lists.cpp
 
@@ -46,6 +49,7 @@ class Cuda {
   // [count, kStagedFloats], in memory of torch.
   Tensor stage_gaussians(const RasterizeInputs& in, const Tensor& like) const;
   Tensor load_surfels(const Rasterize2dgsInputs& in, const Tensor& like) const;
+  Tensor load_ray_gaussians(const AlongRaysInputs& in, const Tensor& like) const;
   void differentiate(const RasterizeBackwardOperands& p, bool deterministic) const;
   void sum_backgrounds(const RasterizeBackwardOperands& p) const;
 

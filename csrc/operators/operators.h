@@ -11,6 +11,7 @@
 #include "pack_operands.h"
 #include "project_operands.h"
 #include "rasterize_2dgs_operands.h"
+#include "rasterize_along_rays_operands.h"
 #include "rasterize_operands.h"
 #include "spherical_harmonics_operands.h"
 
@@ -172,6 +173,32 @@ struct Operators {
     device.rasterize_2dgs_backward(p);
     return {p.v_means2d, p.v_means2d_abs, p.v_ray_transforms, p.v_colors, p.v_opacities, p.v_depths};
   }
+
+  static std::tuple<Tensor, Tensor, Tensor> rasterize_along_rays(Tensor means, Tensor frames, Tensor colors,
+                                                                 Tensor opacities, Tensor rays,
+                                                                 std::optional<Tensor> backgrounds,
+                                                                 std::optional<Tensor> masks, int64_t tile_size,
+                                                                 Tensor isect_offsets, Tensor flatten_ids) {
+    const Device device(means);
+    const AlongRaysOperands p = check_rasterize_along_rays(means, frames, colors, opacities, rays, backgrounds, masks,
+                                                           tile_size, isect_offsets, flatten_ids);
+    const RasterizeImages images = empty_images(p.common);
+    device.rasterize_along_rays(p, images);
+    return {images.colors, images.alphas, images.last_ids};
+  }
+
+  static std::tuple<Tensor, Tensor, Tensor, Tensor> rasterize_along_rays_backward(
+      Tensor means, Tensor frames, Tensor colors, Tensor opacities, Tensor rays, std::optional<Tensor> backgrounds,
+      std::optional<Tensor> masks, int64_t tile_size, Tensor isect_offsets, Tensor flatten_ids, Tensor alphas,
+      Tensor last_ids, Tensor v_colors, std::optional<Tensor> v_alphas) {
+    const Device device(means);
+    const AlongRaysOperands forward = check_rasterize_along_rays(means, frames, colors, opacities, rays, backgrounds,
+                                                                 masks, tile_size, isect_offsets, flatten_ids);
+    const AlongRaysBackwardOperands p =
+        check_rasterize_along_rays_backward(forward, alphas, last_ids, v_colors, v_alphas);
+    device.rasterize_along_rays_backward(p);
+    return {p.v_means, p.v_frames, p.v_colors, p.v_opacities};
+  }
 };
 
 // `m`: what STABLE_TORCH_LIBRARY_IMPL gives.
@@ -190,6 +217,8 @@ void implement_operators(Library& m) {
   m.impl("image_loss_backward", TORCH_BOX(&Operators<Device>::image_loss_backward));
   m.impl("rasterize_2dgs", TORCH_BOX(&Operators<Device>::rasterize_2dgs));
   m.impl("rasterize_2dgs_backward", TORCH_BOX(&Operators<Device>::rasterize_2dgs_backward));
+  m.impl("rasterize_along_rays", TORCH_BOX(&Operators<Device>::rasterize_along_rays));
+  m.impl("rasterize_along_rays_backward", TORCH_BOX(&Operators<Device>::rasterize_along_rays_backward));
 }
 
 }  // namespace splat

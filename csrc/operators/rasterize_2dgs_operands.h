@@ -52,15 +52,15 @@ struct Rasterize2dgsImages {
 // `distloss`.
 inline Rasterize2dgsImages empty_images(const Rasterize2dgsOperands& operands, bool distloss) {
   const RasterizeOperands& p = operands.common;
-  const auto empty = [&] { return empty_like_device({p.images, p.height, p.width, 1}, ScalarType::Float, p.means2d); };
+  const auto empty = [&] { return empty_like_device({p.images, p.height, p.width, 1}, ScalarType::Float, p.colors); };
   const RasterizeImages images = empty_images(p);
   return {images.colors,
           images.alphas,
-          distloss ? empty() : empty_like_device({0}, ScalarType::Float, p.means2d),
+          distloss ? empty() : empty_like_device({0}, ScalarType::Float, p.colors),
           empty(),
           empty(),
           images.last_ids,
-          empty_like_device({p.images, p.height, p.width}, ScalarType::Int, p.means2d)};
+          empty_like_device({p.images, p.height, p.width}, ScalarType::Int, p.colors)};
 }
 
 struct Rasterize2dgsBackwardOperands {
@@ -94,7 +94,7 @@ inline Rasterize2dgsBackwardOperands check_rasterize_2dgs_backward(
     const std::optional<Tensor>& v_distortions, const std::optional<Tensor>& v_medians, bool absgrad) {
   constexpr auto f32 = ScalarType::Float;
   const RasterizeOperands& p = forward.common;
-  const Tensor& like = p.means2d;
+  const Tensor& like = p.colors;
   const auto empty_like = [&](const Tensor& tensor) {
     return torch::stable::empty(tensor.sizes(), f32, std::nullopt, like.device());
   };
@@ -113,8 +113,8 @@ inline Rasterize2dgsBackwardOperands check_rasterize_2dgs_backward(
           image(v_alphas, "v_alphas"),
           image(v_distortions, "v_distortions"),
           image(v_medians, "v_medians"),
-          empty_like(p.means2d),
-          absgrad ? empty_like(p.means2d) : empty_like_device({0}, f32, like),
+          empty_like(*p.means2d),
+          absgrad ? empty_like(*p.means2d) : empty_like_device({0}, f32, like),
           empty_like(forward.ray_transforms),
           empty_like(p.colors),
           empty_like(p.opacities),

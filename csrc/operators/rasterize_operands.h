@@ -11,8 +11,8 @@
 namespace splat {
 
 struct RasterizeOperands {
-  Tensor means2d, colors, opacities;  // [I, N, ...] or [M, ...], as are:
-  std::optional<Tensor> conics;       // none for 2D Gaussians
+  Tensor colors, opacities;               // [I, N, ...] or [M, ...], as are:
+  std::optional<Tensor> means2d, conics;  // neither along rays, no conics for 2D Gaussians
   std::optional<Tensor> backgrounds;  // [I, D]
   std::optional<Tensor> masks;        // [I, rows, columns], bool; tiles where it is false are not rendered
   Tensor offsets, flatten_ids;        // [I, rows, columns], [n]
@@ -23,7 +23,7 @@ struct RasterizeOperands {
   int64_t tiles() const { return images * tiles_per_image(grid); }
 
   RasterizeInputs inputs() const {
-    return {means2d.const_data_ptr<float>(),
+    return {data_or_null<float>(means2d),
             data_or_null<float>(conics),
             colors.const_data_ptr<float>(),
             opacities.const_data_ptr<float>(),
@@ -41,8 +41,9 @@ struct RasterizeOperands {
   }
 };
 
-inline RasterizeOperands check_rasterize(const Tensor& means2d, const std::optional<Tensor>& conics,
-                                         const Tensor& colors, const Tensor& opacities, const std::optional<Tensor>& backgrounds,
+inline RasterizeOperands check_rasterize(const std::optional<Tensor>& means2d, const std::optional<Tensor>& conics,
+                                         const Tensor& colors, const Tensor& opacities,
+                                         const std::optional<Tensor>& backgrounds,
                                          const std::optional<Tensor>& masks, int64_t width, int64_t height,
                                          int64_t tile_size, const Tensor& offsets, const Tensor& flatten_ids) {
   constexpr auto f32 = ScalarType::Float;
@@ -51,24 +52,24 @@ inline RasterizeOperands check_rasterize(const Tensor& means2d, const std::optio
       static_cast<int>(divide_up(checked_int(width, "width", 1, kMaxImageSide), tile_size)),
       static_cast<int>(divide_up(checked_int(height, "height", 1, kMaxImageSide), tile_size))};
   const int64_t images = checked_size(offsets, "isect_offsets", 0, 3);
-  const bool packed = means2d.dim() == 2;
-  STD_TORCH_CHECK(packed || means2d.dim() == 3, "means2d must have shape [I, N, 2], or [M, 2] if packed; found ",
-                  describe_shape(means2d.sizes().data(), means2d.sizes().size()));
-  const int64_t n = means2d.size(packed ? 0 : 1);
-  const int64_t channels = checked_int(checked_size(colors, "colors", packed ? 1 : 2, means2d.dim()),
+  const Tensor& like = means2d ? *means2d : colors;
+  const bool packed = like.dim() == 2;
+  STD_TORCH_CHECK(packed || like.dim() == 3, "means2d must have shape [I, N, 2], or [M, 2] if packed; found ",
+                  describe_shape(like.sizes().data(), like.sizes().size()));
+  const int64_t n = like.size(packed ? 0 : 1);
+  const int64_t channels = checked_int(checked_size(colors, "colors", packed ? 1 : 2, like.dim()),
                                        "the number of channels of colors", 1, kMaxChannels);
   const int64_t count = packed ? checked_count(1, n) : checked_count(images, n);
   const int64_t intersections = checked_size(flatten_ids, "flatten_ids", 0, 1);
   check_intersections(intersections);
-  const Tensor& like = means2d;
   const auto shaped = [&](const auto& tensor, const char* name, int64_t last) {
     return packed ? checked(tensor, name, f32, {n, last}, like) : checked(tensor, name, f32, {images, n, last}, like);
   };
   const RasterizeOperands p = {
-      shaped(means2d, "means2d", 2),
       shaped(colors, "colors", channels),
       packed ? checked(opacities, "opacities", f32, {n}, like)
              : checked(opacities, "opacities", f32, {images, n}, like),
+      shaped(means2d, "means2d", 2),
       shaped(conics, "conics", 3),
       checked(backgrounds, "backgrounds", f32, {images, channels}, like),
       checked(masks, "masks", ScalarType::Bool, {images, grid.rows, grid.columns}, like),
@@ -95,9 +96,9 @@ struct RasterizeImages {
 };
 
 inline RasterizeImages empty_images(const RasterizeOperands& p) {
-  return {empty_like_device({p.images, p.height, p.width, p.channels}, ScalarType::Float, p.means2d),
-          empty_like_device({p.images, p.height, p.width, 1}, ScalarType::Float, p.means2d),
-          empty_like_device({p.images, p.height, p.width}, ScalarType::Int, p.means2d)};
+  return {empty_like_device({p.images, p.height, p.width, p.channels}, ScalarType::Float, p.colors),
+          empty_like_device({p.images, p.height, p.width, 1}, ScalarType::Float, p.colors),
+          empty_like_device({p.images, p.height, p.width}, ScalarType::Int, p.colors)};
 }
 
 struct RasterizeBackwardOperands {
@@ -127,7 +128,7 @@ inline RasterizeBackwardOperands check_rasterize_backward(const RasterizeOperand
                                                           const Tensor& last_ids, const Tensor& v_images,
                                                           const std::optional<Tensor>& v_alphas, bool absgrad) {
   constexpr auto f32 = ScalarType::Float;
-  const Tensor& like = p.means2d;
+  const Tensor& like = p.colors;
   const auto empty_like = [&](const Tensor& tensor) {
     return torch::stable::empty(tensor.sizes(), f32, std::nullopt, like.device());
   };
@@ -137,8 +138,8 @@ inline RasterizeBackwardOperands check_rasterize_backward(const RasterizeOperand
           checked(v_images, "v_colors", f32, {p.images, p.height, p.width, p.channels}, like),
           checked(v_alphas, "v_alphas", f32, {p.images, p.height, p.width, 1}, like),
           absgrad,
-          empty_like(p.means2d),
-          absgrad ? empty_like(p.means2d) : empty_like_device({0}, f32, like),
+          empty_like(*p.means2d),
+          absgrad ? empty_like(*p.means2d) : empty_like_device({0}, f32, like),
           empty_like(*p.conics),
           empty_like(p.colors),
           empty_like(p.opacities),

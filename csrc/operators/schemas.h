@@ -66,6 +66,15 @@ void define_operators(Library& m) {
       "Tensor? v_alphas, Tensor? v_distortions, Tensor? v_medians, bool absgrad) "
       "-> (Tensor v_means2d, Tensor v_means2d_abs, Tensor v_ray_transforms, Tensor v_colors, Tensor v_opacities, "
       "Tensor v_depths)");
+  m.def(
+      "rasterize_along_rays(Tensor means, Tensor frames, Tensor colors, Tensor opacities, Tensor rays, "
+      "Tensor? backgrounds, Tensor? masks, int tile_size, Tensor isect_offsets, Tensor flatten_ids) "
+      "-> (Tensor colors, Tensor alphas, Tensor last_ids)");
+  m.def(
+      "rasterize_along_rays_backward(Tensor means, Tensor frames, Tensor colors, Tensor opacities, Tensor rays, "
+      "Tensor? backgrounds, Tensor? masks, int tile_size, Tensor isect_offsets, Tensor flatten_ids, Tensor alphas, "
+      "Tensor last_ids, Tensor v_colors, Tensor? v_alphas) "
+      "-> (Tensor v_means, Tensor v_frames, Tensor v_colors, Tensor v_opacities)");
   m.def("instruction_set(str name) -> str");
   m.def("available_memory() -> int");
 }

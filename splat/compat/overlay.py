@@ -19,7 +19,6 @@ import torch
 
 import splat
 
-from .._missing_names import MISSING, lacking
 from . import gsplat14
 
 FUNCTIONS: Final = {
@@ -27,6 +26,7 @@ FUNCTIONS: Final = {
         "adam",
         "fully_fused_projection",
         "fully_fused_projection_2dgs",
+        "fully_fused_projection_with_ut",
         "isect_offset_encode",
         "isect_tiles",
         "proj",
@@ -35,6 +35,7 @@ FUNCTIONS: Final = {
         "rasterize_to_indices_in_range_2dgs",
         "rasterize_to_pixels",
         "rasterize_to_pixels_2dgs",
+        "rasterize_to_pixels_eval3d",
         "spherical_harmonics",
         "world_to_cam",
     ),
@@ -65,11 +66,6 @@ def change(module: Any) -> None:
             theirs = getattr(module, function)
             setattr(module, function, _fitted(theirs, getattr(splat, function), release))
             replaced[f"{name}.{function}"] = f"splat.{function}"
-    if name == "gsplat.cuda._wrapper":
-        for function in MISSING:
-            if hasattr(module, function) and inspect.isfunction(getattr(module, function)):
-                setattr(module, function, _on_cuda_only(getattr(module, function)))
-                replaced[f"{name}.{function}"] = "NotImplementedError, without CUDA"
     if name == "gsplat.distributed":
         module.cli = _cli(module.cli)
         replaced[f"{name}.cli"] = "one process, without CUDA"
@@ -121,18 +117,6 @@ def _fitted(theirs: Callable[..., Any], ours: Callable[..., Any], release: tuple
         return tuple(parts)
 
     return fitted
-
-
-def _on_cuda_only(theirs: Callable[..., Any]) -> Callable[..., Any]:
-    """What splat does not have stays gsplat's, which needs CUDA."""
-
-    @functools.wraps(theirs)
-    def refusing(*args: Any, **kwargs: Any) -> Any:
-        if torch.cuda.is_available():
-            return theirs(*args, **kwargs)
-        raise lacking("splat", theirs.__name__)
-
-    return refusing
 
 
 def _cli(theirs: Callable[..., bool]) -> Callable[..., bool]:

@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor
 
+from ..ops.densification import chosen_state
 from ..scene.gaussians import SH_C0, Gaussians
 from .learning_rates import RATES
 
@@ -66,11 +67,7 @@ class GaussianTable:
             values[name] = old.detach()[rows]
             if name in changes:
                 values[name][places] = changes[name]
-            state = self.optimizer.state.get(old, {})
-            states[name] = {
-                key: value[rows].index_fill_(0, places, 0.0) if key in MOMENTS else value
-                for key, value in state.items()
-            }
+            states[name] = chosen_state(self.optimizer.state.get(old, {}), rows, places)
         # All or nothing: if memory ran out above, the Gaussians are what they were.
         self.replace(values, states)
 

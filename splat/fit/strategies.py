@@ -22,16 +22,12 @@ from typing import Final, Protocol
 import torch
 from torch import Tensor
 
+from ..ops.densification import BINOMIALS, SPLIT, draw, rotate
 from ..ops.relocation import compute_relocation
 from ..scene.gaussians import Gaussians
 from .parameters import MOMENTS, GaussianTable, Parameters
 
 _TRANSPARENT: Final = 0.01
-_MOST_COPIES: Final = 51
-BINOMIALS: Final = torch.tensor([[math.comb(n, k) for k in range(_MOST_COPIES)] for n in range(_MOST_COPIES)]).float()
-"""n over k [51, 51], for `compute_relocation`; 0 where k > n."""
-_SPLIT: Final = 1.6
-"""The scales of a Gaussian that is split are divided by this."""
 
 
 @dataclass(frozen=True)
@@ -189,10 +185,7 @@ class MarkovChain:
             rows = torch.arange(len(table), device=opacities.device)
             added = max(moment.budget - len(table), 0)
             if len(alive) and len(dead) + added:
-                chosen = torch.multinomial(
-                    opacities[alive], len(dead) + added, replacement=True, generator=moment.generator
-                )
-                parents = alive[chosen]
+                parents = alive[draw(opacities[alive], len(dead) + added, moment.generator)]
                 rows[dead] = parents[: len(dead)]
                 rows = torch.cat([rows, parents[len(dead) :]])
                 self._share(table, rows, parents)
@@ -234,7 +227,7 @@ def _halves(table: GaussianTable, parents: Tensor, generator: torch.Generator) -
     offsets = rotate(quats, scales.exp() * drawn)
     return {
         "means": torch.cat([means + offsets, means - offsets]),
-        "scales": (scales - math.log(_SPLIT)).repeat(2, 1),
+        "scales": (scales - math.log(SPLIT)).repeat(2, 1),
     }
 
 
@@ -249,15 +242,6 @@ def _multiply(table: GaussianTable, keep: Tensor, parents: Tensor, pairs: Parame
     first = keep.cumsum(0)[parents] - 1
     second = torch.arange(kept, len(rows), device=rows.device)
     table.rebuild(rows, pairs, torch.cat([first, second]))
-
-
-def rotate(quats: Tensor, vectors: Tensor) -> Tensor:
-    """Vectors [N, 3] rotated by quaternions w, x, y, z [N, 4]: v + 2 w (u x v) + 2 u x (u x v)."""
-    unit = torch.nn.functional.normalize(quats, dim=-1)
-    w, u = unit[:, :1], unit[:, 1:]
-    across = torch.linalg.cross(u, vectors)
-    rotated: Tensor = vectors + 2 * (w * across + torch.linalg.cross(u, across))
-    return rotated
 
 
 STRATEGIES: Final[dict[str, Callable[[GaussianTable], Strategy]]] = {

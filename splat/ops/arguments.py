@@ -1,7 +1,6 @@
 """Checking the arguments of `splat.rasterization` and of the functions it is made of.
 
-`refuse_unsupported` raises NotImplementedError for features that gsplat has and splat does not; the checks raise
-TypeError or ValueError for wrong arguments. Types and devices are checked first, then shapes, then values, so that the
+The checks raise TypeError or ValueError. Types and devices are checked first, then shapes, then values, so that the
 first message names the first cause.
 
 Shapes: `...` leading batch dimensions, N Gaussians, C cameras of each batch, D channels, K coefficients.
@@ -13,7 +12,7 @@ import math
 from copy import copy
 from enum import Enum
 from itertools import chain
-from typing import Final, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -44,7 +43,7 @@ MAX_SH_DEGREE: Final = 4
 
 
 class RollingShutterType(Enum):
-    """The readout order of the sensor. Only GLOBAL, all rows at once, can be rendered."""
+    """The order in which a sensor's rows or columns are read; GLOBAL: all at once."""
 
     ROLLING_TOP_TO_BOTTOM = 0
     ROLLING_LEFT_TO_RIGHT = 1
@@ -53,47 +52,40 @@ class RollingShutterType(Enum):
     GLOBAL = 4
 
 
-_DISTORTION = "undistort the images and their intrinsics first"
-_ALTERNATIVES: Final = {
-    "with_ut": "leave it False: the projection is linearised at each Gaussian's mean",
-    "with_eval3d": "leave it False: Gaussians are evaluated in the image plane",
-    "radial_coeffs": _DISTORTION,
-    "tangential_coeffs": _DISTORTION,
-    "thin_prism_coeffs": _DISTORTION,
-    "ftheta_coeffs": _DISTORTION,
-    "viewmats_rs": "pass one pose per image, in viewmats",
-}
-
-
-def refuse_unsupported(rolling_shutter: object, **values: object) -> None:
-    """Raise NotImplementedError for a feature of gsplat that splat does not have.
-
-    `values` are arguments by name whose only supported values are None and False.
-    """
-    # Compared by name, so that gsplat's own enumeration works too.
-    if getattr(rolling_shutter, "name", None) != "GLOBAL":
-        raise NotImplementedError(
-            f"rolling_shutter={rolling_shutter} is not implemented, only GLOBAL works; pass one pose per image"
-        )
-    for name, value in values.items():
-        if value is not None and value is not False:
-            found = "a tensor" if isinstance(value, Tensor) else repr(value)
-            raise NotImplementedError(f"{name} is not implemented (found {found}); {_ALTERNATIVES[name]}")
+# Radial, tangential and thin prism coefficients; f-theta parameters; a shutter, and the poses at its end.
+LensArguments = tuple[Tensor | None, Tensor | None, Tensor | None, Any, Any, Tensor | None]
 
 
 def camera_model_named(name: str) -> CameraModel:
-    """A row of `CAMERA_MODELS`: ValueError for another name, NotImplementedError for ftheta."""
+    """A row of `CAMERA_MODELS`: ValueError for another name."""
     if name == "ftheta":
-        raise NotImplementedError(f"camera_model='ftheta' is not implemented; {_DISTORTION}")
+        raise ValueError(
+            f"camera_model must be one of {', '.join(map(repr, CAMERA_MODELS))} here, found 'ftheta', which needs the "
+            "unscented transform: rasterization(with_ut=True), or fully_fused_projection_with_ut"
+        )
     return CAMERA_MODELS[one_of("camera_model", name, tuple(CAMERA_MODELS))]
+
+
+def without_ftheta(name: str) -> str:
+    """The camera model whose intrinsics those of this one are checked as: "ftheta" uses the principal point alone."""
+    return "fisheye" if name == "ftheta" else name
+
+
+def has_lens(given: LensArguments) -> bool:
+    """Whether any is not what it is by default."""
+    *coefficients, rolling_shutter, viewmats_rs = given
+    # Compared by name, so that gsplat's own enumeration works too.
+    is_global = getattr(rolling_shutter, "name", "") == "GLOBAL"
+    return not is_global or any(each is not None for each in (*coefficients, viewmats_rs))
 
 
 class ProjectionSettings:
     """How Gaussians are projected; checked values. `camera_model` is its number in the operators.
 
+    Without `z_order`, the depths of the unscented transform are distances.
+
     Raises:
         TypeError, ValueError: one of them is wrong.
-        NotImplementedError: for ftheta cameras.
     """
 
     def __init__(
@@ -107,7 +99,9 @@ class ProjectionSettings:
         radius_clip: float,
         antialiased: bool = False,
         camera_model: str = "pinhole",
+        z_order: bool = True,
     ) -> None:
+        self.z_order = z_order
         self.camera_model = list(CAMERA_MODELS).index(camera_model_named(camera_model).name)
         self.near_plane = number("near_plane", near_plane)
         self.far_plane = number("far_plane", far_plane, allow_infinity=True)
@@ -257,18 +251,28 @@ def check_sh_degree(degree: int, bases: int, name: str = "sh_degree") -> int:
 
 
 def check_colors(
-    colors: Tensor,
+    colors: Tensor | None,
     backgrounds: Tensor | None,
     sizes: Sizes,
     sh_degree: int | None,
     means: Tensor,
     render_mode: str,
+    more: int = 0,
 ) -> bool:
-    """Check the colours and backgrounds of `rasterization`; return whether each camera has its own colours."""
-    check_tensor("colors", colors, means)
+    """Check the colours and backgrounds of `rasterization`, which has `more` channels behind the colours'; return
+    whether each camera has its own colours.
+    """
     if backgrounds is not None:
         check_tensor("backgrounds", backgrounds, means)
     batch, n, c = sizes.batch, sizes.gaussians, sizes.cameras
+    shown = (colors.shape[-1] if colors is not None and render_mode.startswith("RGB") else 0) + more
+    if backgrounds is not None and shown:
+        check_backgrounds(backgrounds, (*batch, c), shown)
+    if colors is None:
+        if render_mode.startswith("RGB"):
+            raise ValueError(f"colors=None needs a render_mode of depth alone, 'D' or 'ED', found {render_mode!r}")
+        return False
+    check_tensor("colors", colors, means)
     facts = f"N={n}, C={c}" + (f" and batch {list(batch)}" if batch else "")
     shape = tuple(colors.shape)
     if sh_degree is None:
@@ -277,7 +281,7 @@ def check_colors(
                 f"colors must have shape [..., N, D] or [..., C, N, D] with {facts} and D >= 1, "
                 f"found {shape_of(colors)}; for spherical harmonics [..., N, K, 3] pass sh_degree"
             )
-        check_channels(colors, more=1 if render_mode.startswith("RGB+") else 0)
+        check_channels(colors, more=more + render_mode.startswith("RGB+"))
     else:
         if shape[:-2] not in ((*batch, n), (*batch, c, n)) or shape[-1] != 3:
             raise ValueError(
@@ -285,6 +289,4 @@ def check_colors(
                 f"found {shape_of(colors)}"
             )
         check_sh_degree(sh_degree, shape[-2])
-    if backgrounds is not None and render_mode.startswith("RGB"):
-        check_backgrounds(backgrounds, (*batch, c), shape[-1])
     return len(shape) == len(batch) + (3 if sh_degree is None else 4)

@@ -28,10 +28,11 @@ def in_float32(function: Callable[P, R]) -> Callable[P, R]:
         if device is None or not torch.is_autocast_enabled(device):
             return function(*args, **kwargs)
         with torch.autocast(device, enabled=False):
-            return function(*map(_widened, args), **{name: _widened(each) for name, each in kwargs.items()})
+            return function(*map(widened, args), **{name: widened(each) for name, each in kwargs.items()})
 
     return call
 
 
-def _widened(value: Any) -> Any:
+def widened(value: Any) -> Any:
+    """In float32 what is a tensor of bfloat16 or float16."""
     return value.float() if isinstance(value, Tensor) and value.dtype in HALVES else value

@@ -1,14 +1,14 @@
-"""The Gaussians, or 2D Gaussians, that each pixel blends, as lists, and their blending as an expression of torch.
+"""The Gaussians, or 2D Gaussians, that each pixel blends, as lists.
 
-For looking inside, and for trying other ways to blend: `rasterize_to_pixels` does both in one kernel, with much less
-memory. Shapes: `...` leading dimensions of I images in all, N Gaussians of each, D channels, M pairs of pixel and
+For looking inside, and for trying other ways to blend (`accumulation`): `rasterize_to_pixels` does both in one kernel,
+with much less memory. Shapes: `...` leading dimensions of I images in all, N Gaussians of each, M pairs of pixel and
 Gaussian, L entries of the tiles' lists.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 import torch
@@ -18,7 +18,6 @@ from .autocast import in_float32
 from .checks import (
     MAX_SIDE,
     MAX_TILE_SIZE,
-    check_channels,
     check_dimensions,
     check_shape,
     check_tensor,
@@ -29,7 +28,7 @@ from .checks import (
 
 # As in csrc/math/constants.h.
 _MIN_ALPHA: Final = 1 / 255
-_MAX_ALPHA: Final = 0.999
+MAX_ALPHA: Final = 0.999
 _MIN_TRANSMITTANCE: Final = 1e-4
 # Pixels times Gaussians that are looked at together: some 20 MB for each number of theirs.
 _TOGETHER: Final = 1 << 22
@@ -78,7 +77,7 @@ def rasterize_to_indices_in_range(
         TypeError, ValueError: if a type, shape or value is wrong.
     """
     size = image_width, image_height, tile_size
-    splats = means2d, _Shapes("conics", conics), opacities
+    splats = means2d, Shapes("conics", conics), opacities
     return _indices_in_range((range_start, range_end), transmittances, *splats, size, isect_offsets, flatten_ids)
 
 
@@ -99,11 +98,11 @@ def rasterize_to_indices_in_range_2dgs(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The same for 2D Gaussians, with float32 [..., N, 3, 3] of `fully_fused_projection_2dgs` in place of conics."""
     size = image_width, image_height, tile_size
-    splats = means2d, _Shapes("ray_transforms", ray_transforms), opacities
+    splats = means2d, Shapes("ray_transforms", ray_transforms), opacities
     return _indices_in_range((range_start, range_end), transmittances, *splats, size, isect_offsets, flatten_ids)
 
 
-class _Shapes(NamedTuple):
+class Shapes(NamedTuple):
     """The shapes of projected Gaussians, by what they are called."""
 
     name: str
@@ -124,46 +123,84 @@ def _indices_in_range(
     batches: tuple[int, int],
     transmittances: Tensor,
     means2d: Tensor,
-    shapes: _Shapes,
+    shapes: Shapes,
     opacities: Tensor,
     image_size: tuple[int, int, int],
     isect_offsets: Tensor,
     flatten_ids: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
     range_start, range_end = batches
-    image_width, image_height, tile_size = image_size
-    size = positive_int("tile_size", tile_size, MAX_TILE_SIZE)
-    width = positive_int("image_width", image_width, MAX_SIDE)
-    height = positive_int("image_height", image_height, MAX_SIDE)
+    size = checked_size(*image_size)
+    width, height, _ = size
     if not 0 <= integer("range_start", range_start) <= integer("range_end", range_end):
         raise ValueError(f"range_start must be from 0 to range_end, found {range_start} and {range_end}")
-    rows, columns = -(-height // size), -(-width // size)
     check_tensor("means2d", means2d)
     check_tensor("transmittances", transmittances, means2d)
-    for name, tensor in (("isect_offsets", isect_offsets), ("flatten_ids", flatten_ids)):
-        check_tensor(name, tensor, means2d, torch.int32)
-    lead = _check_splats(means2d, shapes, opacities)
-    images, count = math.prod(lead[:-1]), lead[-1]
+    lead = check_splats(means2d, shapes, opacities)
     check_shape("transmittances", transmittances, (*lead[:-1], height, width), "[..., image_height, image_width]")
-    check_shape("isect_offsets", isect_offsets, (*lead[:-1], rows, columns), "[..., rows, columns]")
-    check_shape("flatten_ids", flatten_ids, (flatten_ids.numel(),), "[L]")
-    check_tiles(images, columns, rows)
-    _check_ids("flatten_ids", flatten_ids, images * count)
+    check_lists(isect_offsets, flatten_ids, means2d, lead[:-1], size)
 
+    splats = means2d.reshape(-1, 2), shapes.tensor.reshape(-1, shapes.values), opacities.reshape(-1)
+    pixels, ids = blended_pairs(isect_offsets, flatten_ids, splats, transmittances, size, (range_start, range_end))
+    return ids % max(lead[-1], 1), pixels % (width * height), pixels // (width * height)
+
+
+def checked_size(image_width: int, image_height: int, tile_size: int) -> tuple[int, int, int]:
+    """The three of them."""
+    size = positive_int("tile_size", tile_size, MAX_TILE_SIZE)
+    return (
+        positive_int("image_width", image_width, MAX_SIDE),
+        positive_int("image_height", image_height, MAX_SIDE),
+        size,
+    )
+
+
+def check_lists(
+    offsets: Tensor,
+    flatten_ids: Tensor,
+    means2d: Tensor,
+    images: Sequence[int],
+    size: tuple[int, int, int],
+    name: str = "isect_offsets",
+) -> None:
+    """Check the lists of the tiles of images [...]; `name` is what `offsets` are called."""
+    width, height, tile_size = size
+    rows, columns = -(-height // tile_size), -(-width // tile_size)
+    for each, tensor in ((name, offsets), ("flatten_ids", flatten_ids)):
+        check_tensor(each, tensor, means2d, torch.int32)
+    check_shape(name, offsets, (*images, rows, columns), "[..., rows, columns]")
+    check_shape("flatten_ids", flatten_ids, (flatten_ids.numel(),), "[L]")
+    check_tiles(math.prod(images), columns, rows)
+    check_ids("flatten_ids", flatten_ids, means2d.numel() // 2)
+
+
+def blended_pairs(
+    isect_offsets: Tensor,
+    flatten_ids: Tensor,
+    splats: tuple[Tensor, Tensor, Tensor],
+    transmittances: Tensor,
+    size: tuple[int, int, int],
+    batches: tuple[int, int],
+) -> tuple[Tensor, Tensor]:
+    """Numbers of pixels, of all images, and of the Gaussians [M] that they blend, ordered by pixel and front to back.
+
+    From checked lists of all tiles and the projected Gaussians that they name: centres [M, 2], shapes [M, 3 or 9] and
+    opacities [M]. `size` is image_width, image_height and tile_size.
+    """
+    width, height, tile_size = size
+    rows, columns = isect_offsets.shape[-2:]
     starts = isect_offsets.flatten().long()
     ends = torch.cat([starts[1:], starts.new_tensor([len(flatten_ids)])])
     if not bool((starts[:1] >= 0).all() and (starts <= ends).all()):
         raise ValueError("isect_offsets must be places in flatten_ids, in their order; take isect_offset_encode's")
     # What is beyond every list is left out, so that a very large number still is one of 64 bits.
-    begins = starts + min(range_start, len(flatten_ids)) * size * size
-    ends = ends.minimum(starts + min(range_end, len(flatten_ids)) * size * size)
-    tiles = _Tiles(begins, ends, width, height, size, rows, columns)
-    splats = means2d.reshape(-1, 2), shapes.tensor.reshape(-1, shapes.values), opacities.reshape(-1)
+    first, last = (min(each, len(flatten_ids)) * tile_size * tile_size for each in batches)
+    tiles = _Tiles(starts + first, ends.minimum(starts + last), width, height, tile_size, rows, columns)
     found = list(_blended(tiles, flatten_ids.long(), splats, transmittances.flatten()))
     pixels, ids = (torch.cat([starts.new_empty(0), *(pair[i] for pair in found)]) for i in (0, 1))
     # Each pixel's are in their order already.
     pixels, order = pixels.sort(stable=True)
-    return ids[order] % max(count, 1), pixels % (width * height), pixels // (width * height)
+    return pixels, ids[order]
 
 
 class _Tiles(NamedTuple):
@@ -212,9 +249,9 @@ def _blended_together(
         listed = places < ends
         ids = flatten_ids[places.where(listed, 0)]
         means2d, shapes, opacities = (values[ids][:, :, None] for values in splats)
-        exponents = _exponents(means2d, shapes, x[:, None] + 0.5, y[:, None] + 0.5)
-        alphas = (opacities * (-exponents).exp()).clamp(max=_MAX_ALPHA)
-        seen = listed[:, :, None] & (exponents >= 0) & (alphas >= _MIN_ALPHA)
+        powers = exponents(means2d, shapes, x[:, None] + 0.5, y[:, None] + 0.5)
+        alphas = (opacities * (-powers).exp()).clamp(max=MAX_ALPHA)
+        seen = listed[:, :, None] & (powers >= 0) & (alphas >= _MIN_ALPHA)
         # It only falls, so that a pixel that is finished stays so.
         after = left[:, None] * torch.where(seen, 1 - alphas, 1.0).cumprod(1)
         tile, place, pixel = (seen & (after > _MIN_TRANSMITTANCE)).nonzero(as_tuple=True)
@@ -225,7 +262,7 @@ def _blended_together(
         x, y, numbers, left, places, ends = (each[goes_on] for each in (x, y, numbers, left, places, ends))
 
 
-def _exponents(means2d: Tensor, shapes: Tensor, x: Tensor, y: Tensor) -> Tensor:
+def exponents(means2d: Tensor, shapes: Tensor, x: Tensor, y: Tensor) -> Tensor:
     """Half the squared distance of points from the centres, in standard deviations; shapes are [..., 3] or [..., 9]."""
     dx, dy = x - means2d[..., 0], y - means2d[..., 1]
     if shapes.shape[-1] == 3:
@@ -238,127 +275,7 @@ def _exponents(means2d: Tensor, shapes: Tensor, x: Tensor, y: Tensor) -> Tensor:
     return 0.5 * torch.minimum(on_disc, 2 * (dx * dx + dy * dy)).where(~parallel, math.inf)
 
 
-@in_float32
-def accumulate(
-    means2d: Tensor,
-    conics: Tensor,
-    opacities: Tensor,
-    colors: Tensor,
-    gaussian_ids: Tensor,
-    pixel_ids: Tensor,
-    image_ids: Tensor,
-    image_width: int,
-    image_height: int,
-) -> tuple[Tensor, Tensor]:
-    r"""Blend given pairs of pixel and Gaussian front to back.
-
-    :math:`C = \sum_i c_i \alpha_i \prod_{j<i} (1 - \alpha_j)`, Kerbl et al. (2023), equation 3. gsplat 1.5.3's
-    function, without nerfacc, which that one needs. Differentiable with respect to means2d, conics, opacities and
-    colors. All pairs are blended, also those that the rasterizer would skip.
-
-    Args:
-        means2d: float32 [..., N, 2]; the other tensors are on the same device.
-        conics: float32 [..., N, 3], upper triangles of the inverse covariances.
-        opacities: float32 [..., N].
-        colors: float32 [..., N, D], D >= 1.
-        gaussian_ids: int64 [M], 0 to N - 1.
-        pixel_ids: int64 [M], row * image_width + column.
-        image_ids: int64 [M], 0 to I - 1. Pairs of one pixel are blended in the order in which they are given.
-        image_width: in pixels.
-        image_height: in pixels.
-
-    Returns:
-        Colours [..., image_height, image_width, D], and opacities [..., image_height, image_width, 1].
-
-    Raises:
-        TypeError, ValueError: if a type, shape or value is wrong.
-    """
-    splats = means2d, _Shapes("conics", conics), opacities, colors
-    return _accumulate(*splats, gaussian_ids, pixel_ids, image_ids, image_width, image_height)
-
-
-@in_float32
-def accumulate_2dgs(
-    means2d: Tensor,
-    ray_transforms: Tensor,
-    opacities: Tensor,
-    colors: Tensor,
-    normals: Tensor,
-    gaussian_ids: Tensor,
-    pixel_ids: Tensor,
-    image_ids: Tensor,
-    image_width: int,
-    image_height: int,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The same for 2D Gaussians, with float32 [..., N, 3, 3] in place of conics; the third result are the normals'.
-
-    `normals` are float32 [..., N, 3].
-    """
-    check_tensor("normals", normals, means2d)
-    check_shape("normals", normals, (*means2d.shape[:-1], 3), "[..., N, 3]")
-    check_dimensions("colors", colors, 1, "[..., N, D]")
-    check_shape("colors", colors, (*means2d.shape[:-1], colors.shape[-1]), "[..., N, D]")
-    splats = means2d, _Shapes("ray_transforms", ray_transforms), opacities, torch.cat([colors, normals], dim=-1)
-    images, alphas = _accumulate(*splats, gaussian_ids, pixel_ids, image_ids, image_width, image_height)
-    return images[..., :-3], alphas, images[..., -3:]
-
-
-def _accumulate(
-    means2d: Tensor,
-    shapes: _Shapes,
-    opacities: Tensor,
-    colors: Tensor,
-    gaussian_ids: Tensor,
-    pixel_ids: Tensor,
-    image_ids: Tensor,
-    image_width: int,
-    image_height: int,
-) -> tuple[Tensor, Tensor]:
-    width = positive_int("image_width", image_width, MAX_SIDE)
-    height = positive_int("image_height", image_height, MAX_SIDE)
-    check_tensor("means2d", means2d)
-    check_tensor("colors", colors, means2d)
-    lead = _check_splats(means2d, shapes, opacities)
-    images, count = lead[:-1], lead[-1]
-    check_dimensions("colors", colors, 1, "[..., N, D]")
-    channels = colors.shape[-1]
-    check_shape("colors", colors, (*lead, channels), "[..., N, D]")
-    check_channels(colors)
-    limits = {"gaussian_ids": count, "pixel_ids": width * height, "image_ids": math.prod(images)}
-    for (name, limit), ids in zip(limits.items(), (gaussian_ids, pixel_ids, image_ids), strict=True):
-        check_tensor(name, ids, means2d, torch.int64)
-        check_shape(name, ids, (gaussian_ids.numel(),), "[M]")
-        _check_ids(name, ids, limit)
-
-    rays, order = (image_ids * width * height + pixel_ids).sort(stable=True)
-    rows = (image_ids * count + gaussian_ids)[order]
-    pixels = rays % (width * height)
-    exponents = _exponents(
-        means2d.reshape(-1, 2)[rows],
-        shapes.tensor.reshape(-1, shapes.values)[rows],
-        pixels % width + 0.5,
-        pixels // width + 0.5,
-    )
-    alphas = (opacities.reshape(-1)[rows] * (-exponents).exp()).clamp(max=_MAX_ALPHA)
-    weights = alphas * _transmittances(alphas, rays)
-    total = math.prod(images) * width * height
-    values = torch.cat([colors.reshape(-1, channels)[rows], torch.ones_like(weights[:, None])], dim=-1)
-    sums = means2d.new_zeros(total, channels + 1).index_add(0, rays, weights[:, None] * values)
-    whole = sums.reshape(*images, height, width, channels + 1)
-    return whole[..., :channels], whole[..., channels:]
-
-
-def _transmittances(alphas: Tensor, rays: Tensor) -> Tensor:
-    """What is left of each ray before each of its Gaussians; [M], ordered by ray."""
-    # As sums of logarithms over all rays at once, from which those before the ray are taken away; in float64, so that
-    # the difference keeps its digits.
-    logs = torch.log1p(-alphas.double())
-    before = logs.cumsum(0) - logs
-    firsts = torch.searchsorted(rays, rays)
-    return (before - before[firsts]).exp().float()
-
-
-def _check_splats(means2d: Tensor, shapes: _Shapes, opacities: Tensor) -> tuple[int, ...]:
+def check_splats(means2d: Tensor, shapes: Shapes, opacities: Tensor) -> tuple[int, ...]:
     """Check projected Gaussians; return [..., N]."""
     check_dimensions("means2d", means2d, 2, "[..., N, 2]")
     lead = tuple(means2d.shape[:-1])
@@ -369,7 +286,7 @@ def _check_splats(means2d: Tensor, shapes: _Shapes, opacities: Tensor) -> tuple[
     return lead
 
 
-def _check_ids(name: str, ids: Tensor, count: int) -> None:
+def check_ids(name: str, ids: Tensor, count: int) -> None:
     """Raise ValueError if not all are from 0 to count - 1."""
     if ids.numel() and not bool((ids >= 0).all() and (ids < count).all()):
         raise ValueError(f"{name} must be from 0 to {count - 1}, found {int(ids.min())} to {int(ids.max())}")

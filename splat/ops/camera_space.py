@@ -66,7 +66,6 @@ def proj(
         float32 [..., C, N, 2], pixels, and [..., C, N, 2, 2].
 
     Raises:
-        NotImplementedError: for ftheta cameras.
         TypeError, ValueError: if a type, shape or value is wrong.
     """
     model = camera_model_named(camera_model)

@@ -126,13 +126,13 @@ def number(name: str, value: float, allow_infinity: bool = False) -> float:
     return result
 
 
-def check_channels(tensor: Tensor, more: int = 0) -> None:
+def check_channels(tensor: Tensor, more: int = 0, name: str = "colors") -> None:
     """Raise ValueError for colours [..., D] without channels, or with too many; `more` channels will follow them."""
     if tensor.shape[-1] == 0:
-        raise ValueError(f"colors must have at least one channel, found {shape_of(tensor)}")
+        raise ValueError(f"{name} must have at least one channel, found {shape_of(tensor)}")
     if tensor.shape[-1] + more > MAX_CHANNELS:
-        beside = f" beside {more} of depth" if more else ""
-        raise ValueError(f"colors must have at most {MAX_CHANNELS - more} channels{beside}, found {shape_of(tensor)}")
+        beside = f" beside {more} of depth or extra signals" if more else ""
+        raise ValueError(f"{name} must have at most {MAX_CHANNELS - more} channels{beside}, found {shape_of(tensor)}")
 
 
 def check_count(what: str, *factors: int, most: int = MAX_COUNT, remedy: str = "render fewer images at once") -> None:
@@ -176,6 +176,18 @@ def check_memory(images: int, height: int, width: int, channels: int, device: to
             f"{images} x {width} x {height} pixels with {channels} channels take {size / 2**30:.1f} GiB, more than "
             f"there is on {device}; render a smaller image, or parts of it (move the principal points in Ks)"
         ) from None
+
+
+def check_sums(what: str, tensor: Tensor) -> None:
+    """Raise RuntimeError on CUDA, where gradients are added up in no fixed order, if torch is to forbid that."""
+    forbidden = (
+        torch.are_deterministic_algorithms_enabled() and not torch.is_deterministic_algorithms_warn_only_enabled()
+    )
+    if tensor.is_cuda and forbidden:
+        raise RuntimeError(
+            f"the gradient of {what} is not deterministic on CUDA, and torch.use_deterministic_algorithms "
+            "forbids that; pass warn_only=True, or switch it off"
+        )
 
 
 def shaped(tensor: Tensor, *shape: int) -> Tensor:

@@ -14,7 +14,7 @@ import math
 import weakref
 import zlib
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
@@ -22,6 +22,9 @@ from torch import Tensor
 
 from .arguments import ProjectionSettings, Sizes
 from .packing import Splats, Visible, pack
+
+if TYPE_CHECKING:
+    from .lens_cameras import LensCameras
 
 MOST_BYTES = 16 << 20  # of a value that a rank sends
 
@@ -112,11 +115,16 @@ def _gathered(tensor: Tensor) -> Tensor:
     return torch.stack(everyone)
 
 
-def gather_cameras(ranks: Ranks, viewmats: Tensor, Ks: Tensor) -> tuple[Tensor, Tensor]:
+def gather_cameras(
+    ranks: Ranks, viewmats: Tensor, Ks: Tensor, lenses: LensCameras | None
+) -> tuple[Tensor, Tensor, LensCameras | None]:
     """The cameras of all ranks, in their order. Each rank gets the gradients by its own viewmats."""
     apply: Any = _GatheredViews.apply
     views: Tensor = apply(viewmats, ranks)
-    return views, _of_all_cameras(Ks.detach(), ranks)
+    intrinsics = _of_all_cameras(Ks.detach(), ranks)
+    if lenses is not None:
+        lenses = lenses.with_tensors(lambda own: _of_all_cameras(own, ranks), viewmats=views, Ks=intrinsics)
+    return views, intrinsics, lenses
 
 
 def _of_all_cameras(own: Tensor, ranks: Ranks) -> Tensor:

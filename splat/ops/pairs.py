@@ -20,6 +20,7 @@ from .projection import Colors, GaussianParameters, project
 
 if TYPE_CHECKING:
     from .distributed import Ranks
+    from .lens_cameras import LensCameras
 
 # The pairs that `meta` shows, those that are drawn, their colours if there are any, and the lists of these.
 TiledPairs = tuple[Splats, Splats, Tensor | None, Intersections]
@@ -32,14 +33,21 @@ def project_splats(
     sizes: Sizes,
     settings: ProjectionSettings,
     colors: Colors | None,
+    lenses: LensCameras | None = None,
     ranks: Ranks | None = None,
 ) -> tuple[Splats, Tensor, Tensor]:
     """All pairs, [..., C, N, *], their colours if those are harmonics, and how many are not finite.
 
-    With `ranks`, the cameras are those of all processes, and not those that `sizes` counts.
+    By the unscented transform if there are lenses, which have viewmats and Ks too. With `ranks`, the cameras are those
+    of all processes, and not those that `sizes` counts.
     """
     if ranks is not None:
-        return _project_for_ranks(ranks, gaussians, viewmats, Ks, settings, colors)
+        return _project_for_ranks(ranks, gaussians, viewmats, Ks, settings, colors, lenses)
+    if lenses is not None:
+        from .rendering_ut import project_splats_unscented  # not at the top: few programs need it
+
+        return project_splats_unscented(gaussians, lenses, sizes, settings, colors)
+    gaussians = gaussians.with_triangles()
     assert gaussians.opacities is not None
     radii, means2d, depths, conics, compensations, shaded, invalid = project(
         gaussians, viewmats, Ks, sizes, settings, colors
@@ -56,17 +64,19 @@ def _project_for_ranks(
     Ks: Tensor,
     settings: ProjectionSettings,
     colors: Colors | None,
+    lenses: LensCameras | None,
 ) -> tuple[Splats, Tensor, Tensor]:
     """Each camera with the size of its own process's images: who is seen depends on it, and how the perspective of who
     is beside the image is approximated.
     """
     runs = ranks.camera_runs()
-    counts = [count for count, _ in runs]
-    each_run = zip(runs, viewmats.split_with_sizes(counts), Ks.split_with_sizes(counts), strict=True)
-    found = [
-        project_splats(gaussians, views, K, Sizes((), len(gaussians.means), count), settings.for_images(*size), colors)
-        for (count, size), views, K in each_run
-    ]
+    found, begin = [], 0
+    for count, size in runs:
+        part = slice(begin, begin + count)
+        views, K, sizes = viewmats[part], Ks[part], Sizes((), len(gaussians.means), count)
+        seen_by = lenses and lenses.part(part, views, K, *size)
+        found.append(project_splats(gaussians, views, K, sizes, settings.for_images(*size), colors, seen_by))
+        begin += count
     if len(found) == 1:
         return found[0]
     splats, shaded, invalid = zip(*found, strict=True)
@@ -83,10 +93,12 @@ def tile_pairs(
     grid: Grid,
     packed: bool,
     capacity: int | None,
+    by_ellipses: bool = True,
 ) -> TiledPairs:
     """The pairs in the layout that is asked for; colours are [..., C, N, D] if `per_camera`, else [..., N, D].
 
-    The lists have room for `capacity` pairs of Gaussian and tile, or for those that there are.
+    The lists have room for `capacity` pairs of Gaussian and tile, or for those that there are. Where a Gaussian is seen
+    is said by its ellipse, or else by its rectangle, in a layout that is not packed.
     """
     if packed:
         visible, packed_colors, lists = pack(splats, colors, per_camera, sizes, grid)
@@ -94,7 +106,7 @@ def tile_pairs(
     if colors is not None and not per_camera:
         shape = (*sizes.batch, sizes.cameras, sizes.gaussians, colors.shape[-1])
         colors = colors[..., None, :, :].expand(shape)
-    return splats, splats, colors, _lists(splats, sizes, grid, capacity)
+    return splats, splats, colors, _lists(splats, sizes, grid, capacity, by_ellipses)
 
 
 def exchange(
@@ -118,12 +130,13 @@ def exchange(
     return shown, drawn, None if colors is None else drawn_colors, _lists(drawn, sizes, grid)
 
 
-def _lists(splats: Splats, sizes: Sizes, grid: Grid, capacity: int | None = None) -> Intersections:
+def _lists(
+    splats: Splats, sizes: Sizes, grid: Grid, capacity: int | None = None, by_ellipses: bool = True
+) -> Intersections:
     """The Gaussians in each tile."""
     ids = None if splats.visible is None else splats.visible.image_ids
-    return intersect(
-        splats.means2d, splats.radii, splats.depths, splats.conics, splats.opacities, ids, sizes.images, *grid, capacity
-    )
+    conics, opacities = (splats.conics, splats.opacities) if by_ellipses else (None, None)
+    return intersect(splats.means2d, splats.radii, splats.depths, conics, opacities, ids, sizes.images, *grid, capacity)
 
 
 def meta_of_lists(depths: Tensor, lists: Intersections, sizes: Sizes, grid: Grid) -> dict[str, Any]:

@@ -77,10 +77,9 @@ def rasterize_to_pixels(
         torch.OutOfMemoryError: if images of a gigabyte or more do not fit into memory.
         IncompatibleArtifactError: if there are no usable kernels for this device.
     """
-    check_tensor("means2d", means2d)
     width, height, size = check_blending(
-        means2d, {"conics": (conics, (3,))}, colors, opacities, (image_width, image_height, tile_size), isect_offsets,
-        flatten_ids, backgrounds, masks, packed,
+        {"means2d": (means2d, (2,)), "conics": (conics, (3,))}, colors, opacities,
+        (image_width, image_height, tile_size), isect_offsets, flatten_ids, backgrounds, masks, packed,
     )  # fmt: skip
     return rasterize(
         means2d,
@@ -100,7 +99,6 @@ def rasterize_to_pixels(
 
 
 def check_blending(
-    means2d: Tensor,
     others: dict[str, tuple[Tensor, tuple[int, ...]]],
     colors: Tensor,
     opacities: Tensor,
@@ -113,26 +111,27 @@ def check_blending(
 ) -> tuple[int, int, int]:
     """Check Gaussians in images and their lists; return the checked width and height of an image, and side of a tile.
 
-    `others` are tensors [..., N, *] or [M, *] by name, with what * must be.
+    `others` are tensors [..., N, *] or [M, *] by name, with what * must be; the first says what the rest is.
     """
+    first, (like, ending) = next(iter(others.items()))
+    check_tensor(first, like)
     width, height = (
         positive_int(name, each, MAX_SIDE) for name, each in zip(("image_width", "image_height"), size[:2], strict=True)
     )
     side = positive_int("tile_size", size[2], MAX_TILE_SIZE)
     rows, columns = -(-height // side), -(-width // side)
     for name, tensor in (*((name, tensor) for name, (tensor, _) in others.items()), ("colors", colors)):
-        check_tensor(name, tensor, means2d)
-    check_tensor("opacities", opacities, means2d)
+        check_tensor(name, tensor, like)
+    check_tensor("opacities", opacities, like)
     for name, tensor in (("isect_offsets", isect_offsets), ("flatten_ids", flatten_ids)):
-        check_tensor(name, tensor, means2d, torch.int32)
-    check_dimensions("means2d", means2d, 2, "[M, 2]" if packed else "[..., N, 2]")
-    check_dimensions("isect_offsets", isect_offsets, 2, "[..., rows, columns]")
-    lead = tuple(means2d.shape[:-1])
-    if packed and len(lead) != 1:
-        raise ValueError(f"means2d must have shape [M, 2] if packed, found {shape_of(means2d)}")
-    images = tuple(isect_offsets.shape[:-2]) if packed else lead[:-1]
+        check_tensor(name, tensor, like, torch.int32)
     words = "M" if packed else "..., N"
-    check_shape("means2d", means2d, (*lead, 2), f"[{words}, 2]")
+    check_dimensions(first, like, 2, f"[{words}, {ending[0]}]")
+    check_dimensions("isect_offsets", isect_offsets, 2, "[..., rows, columns]")
+    lead = tuple(like.shape[:-1])
+    if packed and len(lead) != 1:
+        raise ValueError(f"{first} must have shape [M, {ending[0]}] if packed, found {shape_of(like)}")
+    images = tuple(isect_offsets.shape[:-2]) if packed else lead[:-1]
     for name, (tensor, ending) in others.items():
         check_shape(name, tensor, (*lead, *ending), f"[{', '.join([words, *map(str, ending)])}]")
     check_shape("opacities", opacities, lead, f"[{words}]")
@@ -148,10 +147,10 @@ def check_blending(
     check_shape("flatten_ids", flatten_ids, (flatten_ids.numel(),), "[L]")
     check_count("entries of flatten_ids", flatten_ids.shape[0])
     if backgrounds is not None:
-        check_tensor("backgrounds", backgrounds, means2d)
+        check_tensor("backgrounds", backgrounds, like)
         check_backgrounds(backgrounds, images, channels)
     if masks is not None:
-        check_tensor("masks", masks, means2d, torch.bool)
+        check_tensor("masks", masks, like, torch.bool)
         check_shape("masks", masks, (*images, rows, columns), "[..., rows, columns]")
     return width, height, side
 

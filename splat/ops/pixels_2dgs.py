@@ -14,7 +14,7 @@ from torch.nn.functional import pad
 
 from .. import _kernels
 from .autocast import in_float32
-from .checks import check_memory, check_tensor, for_images, shaped
+from .checks import check_memory, check_sums, for_images, shaped
 from .pixels import check_blending
 
 Images2dgs = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
@@ -73,10 +73,12 @@ def rasterize_to_pixels_2dgs(
         RuntimeError: on CUDA, for gradients, where torch.use_deterministic_algorithms forbids them.
         IncompatibleArtifactError: if there are no usable kernels for this device.
     """
-    check_tensor("means2d", means2d)
-    others = {"ray_transforms": (ray_transforms, (3, 3)), "normals": (normals, (3,)), "densify": (densify, (2,))}
+    gaussians = {
+        "means2d": (means2d, (2,)), "ray_transforms": (ray_transforms, (3, 3)), "normals": (normals, (3,)),
+        "densify": (densify, (2,)),
+    }  # fmt: skip
     size = check_blending(
-        means2d, others, colors, opacities, (image_width, image_height, tile_size), isect_offsets, flatten_ids,
+        gaussians, colors, opacities, (image_width, image_height, tile_size), isect_offsets, flatten_ids,
         backgrounds, masks, packed,
     )  # fmt: skip
     given = means2d, ray_transforms, colors, opacities, normals, densify
@@ -145,14 +147,7 @@ class _Rasterize2dgs(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Any) -> Any:
         v_colors, v_alphas, v_distortions, v_medians = gradients
         *inputs, offsets, ids, alphas, depth_sums, last_ids, median_ids = ctx.saved_tensors
-        forbidden = (
-            torch.are_deterministic_algorithms_enabled() and not torch.is_deterministic_algorithms_warn_only_enabled()
-        )
-        if inputs[0].is_cuda and forbidden:
-            raise RuntimeError(
-                "the gradient of 2D Gaussians is not deterministic on CUDA, and torch.use_deterministic_algorithms "
-                "forbids that; pass warn_only=True, or switch it off"
-            )
+        check_sums("2D Gaussians", inputs[0])
         backgrounds = inputs[5]
         if v_colors is None:
             v_colors = alphas.new_zeros((*alphas.shape[:-1], inputs[2].shape[-1]))

@@ -137,7 +137,7 @@ def fully_fused_projection(
         first batch_ids, camera_ids and gaussian_ids (int64 [M]), then the same with [M] in place of [..., C, N].
 
     Raises:
-        NotImplementedError: for ftheta cameras, or if Ks requires grad.
+        NotImplementedError: if Ks requires grad.
         TypeError, ValueError: if a type, shape or value is wrong.
         IncompatibleArtifactError: if there are no usable kernels for this device.
     """

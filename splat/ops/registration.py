@@ -19,6 +19,12 @@ from .image_loss_gradient import (
     image_loss_shapes,
     keep_for_differentiating_image_loss,
 )
+from .rays_gradient import (
+    differentiate_rasterize_along_rays,
+    keep_for_differentiating_rasterize_along_rays,
+    rasterize_along_rays_backward_shapes,
+    rasterize_along_rays_shapes,
+)
 from .shapes_2dgs import rasterize_2dgs_backward_shapes, rasterize_2dgs_shapes
 
 
@@ -38,14 +44,19 @@ def register() -> None:
     library.register_fake("splat::image_loss_backward", image_loss_backward_shapes)
     library.register_fake("splat::rasterize_2dgs", rasterize_2dgs_shapes)
     library.register_fake("splat::rasterize_2dgs_backward", rasterize_2dgs_backward_shapes)
+    library.register_fake("splat::rasterize_along_rays", rasterize_along_rays_shapes)
+    library.register_fake("splat::rasterize_along_rays_backward", rasterize_along_rays_backward_shapes)
     register_autograd("project", _keep_for_differentiating_project, _differentiate_project)
     register_autograd(
         "spherical_harmonics", _keep_for_differentiating_spherical_harmonics, _differentiate_spherical_harmonics
     )
     register_autograd("pack", _keep_for_differentiating_pack, _differentiate_pack)
     register_autograd("rasterize", keep_for_differentiating_rasterize, differentiate_rasterize)
+    register_autograd(
+        "rasterize_along_rays", keep_for_differentiating_rasterize_along_rays, differentiate_rasterize_along_rays
+    )
     register_autograd("image_loss", keep_for_differentiating_image_loss, differentiate_image_loss)
-    for name in ("project", "spherical_harmonics", "pack", "rasterize", "image_loss"):
+    for name in ("project", "spherical_harmonics", "pack", "rasterize", "rasterize_along_rays", "image_loss"):
         register_autograd(f"{name}_backward", lambda *_: None, functools.partial(_no_second_derivative, name))
 
 

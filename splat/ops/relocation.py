@@ -13,13 +13,15 @@ import torch
 from torch import Tensor
 
 from .autocast import in_float32
-from .checks import check_shape, check_tensor, shape_of
+from .checks import check_shape, check_tensor, number, shape_of
 from .projection import quat_scale_to_covar_preci
 
 
 @torch.no_grad()
 @in_float32
-def compute_relocation(opacities: Tensor, scales: Tensor, ratios: Tensor, binoms: Tensor) -> tuple[Tensor, Tensor]:
+def compute_relocation(
+    opacities: Tensor, scales: Tensor, ratios: Tensor, binoms: Tensor, min_opacity: float | None = None
+) -> tuple[Tensor, Tensor]:
     """Opacities and scales with which copies of a Gaussian, in one place, look like the one that they replace.
 
     Kheradmand et al. (2024), equation 9. gsplat 1.5.3's `gsplat.relocation.compute_relocation`, except that the sums
@@ -31,6 +33,8 @@ def compute_relocation(opacities: Tensor, scales: Tensor, ratios: Tensor, binoms
         scales: float32 [N, 3].
         ratios: [N], of any type of number: how many Gaussians there will be in each place. Clamped to 1 and n_max.
         binoms: float32 [n_max, n_max], binomial coefficients: `binoms[n, k]` is n over k.
+        min_opacity: of gsplat 1.6.0, which has 0.005 by default: the new opacities are from this to the largest below
+            1, and the scales are made for these. None: as they come out.
 
     Returns:
         The new opacities, shaped like the old ones, and the new scales [N, 3].
@@ -61,6 +65,8 @@ def compute_relocation(opacities: Tensor, scales: Tensor, ratios: Tensor, binoms
     # In float64, because the terms have alternating signs and for 51 copies are thousands of times their sum.
     before = opacities.flatten().double()
     after = -torch.expm1(torch.log1p(-before) / copies)  # 1 - (1 - o)^(1 / n)
+    if min_opacity is not None:
+        after = after.clamp(number("min_opacity", min_opacity), 1 - torch.finfo(torch.float32).eps)
     # Row n: the sums of the first n + 1 rows of the triangle.
     sums = binoms.double().tril().cumsum(0)
     powers = torch.arange(1, n_max + 1, dtype=torch.float64, device=binoms.device)

@@ -2,34 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
 
 from .arguments import (
     RASTERIZE_MODES,
-    RENDER_MODES,
     ProjectionSettings,
     RasterizeMode,
     RenderMode,
     RollingShutterType,
     Sizes,
-    check_colors,
     check_distributed,
     check_scene,
     checked_capacity,
-    refuse_unsupported,
+    has_lens,
+    without_ftheta,
 )
 from .autocast import in_float32
 from .checks import MAX_TILE_SIZE, check_tiles, check_values, one_of, positive_int, shaped
 from .defaults import EPS2D, FAR_PLANE, NEAR_PLANE
+from .features import Features, RayMode, refuse_newer
 from .intersection import Grid, Intersections
 from .meta import lazy_meta
 from .packing import SparseRows, Splats
 from .pairs import exchange, meta_of_lists, project_splats, tile_pairs
 from .pixels import rasterize
-from .projection import Colors, GaussianParameters, check_sparse
+from .projection import GaussianParameters, check_sparse
+
+if TYPE_CHECKING:
+    from .lens_cameras import LensCameras
 
 
 @in_float32
@@ -38,7 +40,7 @@ def rasterization(
     quats: Tensor | None,
     scales: Tensor | None,
     opacities: Tensor,
-    colors: Tensor,
+    colors: Tensor | None,
     viewmats: Tensor,
     Ks: Tensor,
     width: int,
@@ -49,9 +51,9 @@ def rasterization(
     eps2d: float = EPS2D,
     sh_degree: int | None = None,
     packed: bool = True,
-    tile_size: int = 16,
+    tile_size: int | None = 16,
     backgrounds: Tensor | None = None,
-    render_mode: RenderMode = "RGB",
+    render_mode: RenderMode | RayMode = "RGB",
     sparse_grad: bool = False,
     absgrad: bool = False,
     rasterize_mode: RasterizeMode = "classic",
@@ -70,6 +72,13 @@ def rasterization(
     viewmats_rs: Tensor | None = None,
     *,
     capacity: int | None = None,
+    extra_signals: Tensor | None = None,
+    extra_signals_sh_degree: int | None = None,
+    return_normals: bool = False,
+    global_z_order: bool = True,
+    lidar_coeffs: object | None = None,
+    external_distortion_coeffs: object | None = None,
+    renderer_config: object | None = None,
 ) -> tuple[Tensor, Tensor, dict[str, Any]]:
     r"""Render N Gaussians into the images of C cameras.
 
@@ -79,7 +88,7 @@ def rasterization(
     :math:`C = \sum_i c_i \alpha_i \prod_{j<i} (1 - \alpha_j)` (equation 3).
 
     All tensors are float32 on one device, CPU or CUDA; they need not be contiguous. `...` are any number of batch
-    dimensions: separate scenes, rendered in one call. Differentiable with respect to every tensor but Ks.
+    dimensions: separate scenes, rendered in one call. Differentiable with respect to all but Ks, without `with_ut`.
 
     Args:
         means: [..., N, 3] centres, in world coordinates.
@@ -88,7 +97,7 @@ def rasterization(
         opacities: [..., N] between 0 and 1.
         colors: [..., N, D] or [..., C, N, D] values with any D >= 1; with `sh_degree`, [..., N, K, 3] or
             [..., C, N, K, 3] coefficients of spherical harmonics, evaluated towards each camera; 0.5 is added and
-            negative results become 0.
+            negative results become 0. The coefficients may be float16. None where `render_mode` is depth alone.
         viewmats: [..., C, 4, 4] world-to-camera matrices; the last row is taken to be 0, 0, 0, 1. The camera
             looks along +z, with x to the right and y down.
         Ks: [..., C, 3, 3] intrinsics in pixels; the focal lengths and the principal point are used, skew is ignored.
@@ -100,9 +109,9 @@ def rasterization(
         eps2d: added to the diagonal of each projected covariance, in square pixels.
         sh_degree: 0 to 4, or None for direct values; may be below the degree of the coefficients.
         packed: layout of the entries of `meta`, see below. It does not change the images.
-        tile_size: side of the square tiles in pixels, 1 to 32. It does not change the images.
+        tile_size: side of the square tiles in pixels, 1 to 32, or None for 16. It does not change the images.
         backgrounds: [..., C, D] values behind everything, [D] for all images, or None for zeros. The background of
-            depth is always 0.
+            depth is always 0. That of extra signals follows that of colours: [..., C, D + E], or E with depth alone.
         render_mode: "RGB" renders `colors`, "D" the accumulated depth :math:`\sum_i w_i z_i`, "ED" the
             expected depth :math:`\sum_i w_i z_i / \sum_i w_i`; "RGB+D" and "RGB+ED" append depth to the
             colours as the last channel.
@@ -119,22 +128,38 @@ def rasterization(
             Gaussian. All ranks must call this, and `backward`, equally often. The sizes of images may differ, and the
             numbers of Gaussians and cameras, which may be 0. Needs colours without a dimension for cameras, and no
             batch dimensions.
-        camera_model: "pinhole", "ortho" (focal lengths in pixels per world unit) or "fisheye" (equidistant).
+        camera_model: "pinhole", "ortho" (focal lengths in pixels per world unit) or "fisheye" (equidistant); with
+            `with_ut` not "ortho", and "ftheta" too.
         segmented: has no effect: the results are the same with either sort.
         covars: [..., N, 3, 3] covariances, in place of quats and scales, which are then ignored. Only the upper
             triangle of each matrix is used.
-        with_ut: must be False.
-        with_eval3d: must be False.
-        radial_coeffs: must be None.
-        tangential_coeffs: must be None.
-        thin_prism_coeffs: must be None.
-        ftheta_coeffs: must be None.
-        rolling_shutter: must be GLOBAL.
-        viewmats_rs: must be None.
+        with_ut: whether Gaussians are projected by the unscented transform (Wu et al., *3DGUT*, 2025), which takes any
+            lens and shutter, and has no gradients: without `with_eval3d`, only colours and opacities get any. This and
+            `with_eval3d` need `packed=False`, and quats and scales.
+        with_eval3d: whether Gaussians are evaluated in space, where a pixel's ray comes nearest to each, not in the
+            image. Then means, quats, scales, opacities and colours have gradients, and viewmats must not require any.
+        radial_coeffs: [..., C, 6], k1 to k6 of OpenCV's pinhole cameras, or [..., C, 4] of its fisheye cameras; this
+            and the following need `with_ut`.
+        tangential_coeffs: [..., C, 2], p1 and p2 of OpenCV's pinhole cameras.
+        thin_prism_coeffs: [..., C, 4], s1 to s4 of OpenCV's pinhole cameras.
+        ftheta_coeffs: FThetaCameraDistortionParameters of all cameras, which are "ftheta".
+        rolling_shutter: RollingShutterType, the order in which rows or columns are taken.
+        viewmats_rs: [..., C, 4, 4] where the cameras are when the last row or column is taken, if not all are at once;
+            `viewmats` are where they are at the first. Both have rotations without scale, for lenses and rays.
         capacity: not in gsplat: room for how many pairs of Gaussian and tile the lists have, `packed=False` only. With
             one, nothing waits for a GPU, and a CUDA graph can capture the call. If `meta["n_pairs"]` is larger, the
             farthest Gaussians are missing in the images, and from 2**32 on all; on the CPU that is an error. None: as
             much as is needed.
+        extra_signals: of gsplat 1.6.0, like all that follow: [..., N, E] or [..., C, N, E] values with any E >= 1, or
+            [N, K, E] with `extra_signals_sh_degree`, which are drawn into `meta["render_extra_signals"]`.
+        extra_signals_sh_degree: 0 to 4: the signals are coefficients of spherical harmonics, evaluated as colours are,
+            but for negative results, which stay.
+        return_normals: must be False.
+        global_z_order: False, with `with_ut` alone, to sort by the distances of the centres from the camera, which are
+            then the depth too, and by which ftheta cameras cull.
+        lidar_coeffs: must be None.
+        external_distortion_coeffs: must be None.
+        renderer_config: must be None.
 
     Returns:
         The images [..., C, height, width, X] with X = D, 1 or D + 1 by `render_mode`; the accumulated opacities
@@ -149,15 +174,16 @@ def rasterization(
         image, tile and depth of each Gaussian in each tile, sorted), flatten_ids (int32, [L]: which entry
         that is), isect_offsets (int32, [..., C, tile_height, tile_width]: where each tile's run starts) and the
         integers tile_width, tile_height, width, height, tile_size, n_batches and n_cameras. A tile that a
-        Gaussian's rectangle overlaps but its ellipse does not reach is not listed, so the lists are shorter
-        than gsplat's. Not in gsplat: n_pairs (int64, []), how many pairs of Gaussian and tile there are: L, unless
-        there is a `capacity`, which L is then, and flatten_ids -1 behind them. And n_invalid (int64, []), how often an
-        image leaves out a Gaussian because of a NaN or an infinity in its parameters or in the colours that it would
-        show. Its gradients by this image are 0.
+        Gaussian's rectangle overlaps but its ellipse does not reach is not listed, so the lists are shorter than
+        gsplat's, unless `with_eval3d`. Not in gsplat: n_pairs (int64, []), how many pairs of Gaussian and tile there
+        are: L, unless there is a `capacity`, which L is then, and flatten_ids -1 behind them. And n_invalid (int64,
+        []), how often an image leaves out a Gaussian because of a NaN or an infinity in its parameters or in the
+        colours that it would show. Its gradients by this image are 0.
 
     Raises:
-        NotImplementedError: for features of gsplat that splat does not have: those marked "must be" above, ftheta
-            cameras, and Ks that requires grad while grad mode is on.
+        NotImplementedError: for features of gsplat 1.6.0 that splat does not have: those marked "must be" above, and
+            the modes "d", "Ed", "RGB-d" and "RGB-Ed"; if Ks, a coefficient of a lens, viewmats_rs, or with
+            `with_eval3d` viewmats requires grad while grad mode is on.
         TypeError: if a tensor is not float32 or a number is not one.
         ValueError: if a shape, device or value is wrong. The values of cameras on a GPU are not checked, because that
             would wait for the GPU.
@@ -165,18 +191,17 @@ def rasterization(
         torch.OutOfMemoryError: if images of a gigabyte or more do not fit into memory.
         IncompatibleArtifactError: if there are no usable kernels for this device.
     """
-    refuse_unsupported(
-        rolling_shutter,
-        with_ut=with_ut,
-        with_eval3d=with_eval3d,
-        radial_coeffs=radial_coeffs,
-        tangential_coeffs=tangential_coeffs,
-        thin_prism_coeffs=thin_prism_coeffs,
-        ftheta_coeffs=ftheta_coeffs,
-        viewmats_rs=viewmats_rs,
+    refuse_newer(
+        render_mode,
+        return_normals=return_normals or None,
+        global_z_order=None if global_z_order or with_ut else False,
+        lidar_coeffs=lidar_coeffs,
+        external_distortion_coeffs=external_distortion_coeffs,
+        renderer_config=renderer_config,
     )
     if covars is not None:
         quats = scales = None
+    checked_as = without_ftheta(camera_model) if with_ut else camera_model
     sizes = check_scene(
         means=means,
         quats=quats,
@@ -186,10 +211,10 @@ def rasterization(
         opacities=opacities,
         viewmats=viewmats,
         Ks=Ks,
-        camera_model=camera_model,
+        camera_model=checked_as,
     )
-    one_of("render_mode", render_mode, RENDER_MODES)
-    per_camera = check_colors(colors, backgrounds, sizes, sh_degree, means, render_mode)
+    signals = extra_signals, extra_signals_sh_degree
+    features = Features(render_mode, colors, sh_degree, *signals, backgrounds, sizes, means)
     settings = ProjectionSettings(
         width=width,
         height=height,
@@ -198,59 +223,63 @@ def rasterization(
         far_plane=far_plane,
         radius_clip=radius_clip,
         antialiased=one_of("rasterize_mode", rasterize_mode, RASTERIZE_MODES) == "antialiased",
-        camera_model=camera_model,
+        camera_model=checked_as,
+        z_order=global_z_order,
     )
     positive_int("channel_chunk", channel_chunk)
-    tile_size = positive_int("tile_size", tile_size, MAX_TILE_SIZE)
+    tile_size = positive_int("tile_size", 16 if tile_size is None else tile_size, MAX_TILE_SIZE)
     grid = tile_size, -(-settings.width // tile_size), -(-settings.height // tile_size)
     check_tiles(sizes.images, *grid[1:])
-    renders_color, renders_depth = render_mode.startswith("RGB"), render_mode.endswith("D")
-    channels = (colors.shape[-1] if renders_color else 0) + renders_depth
-    check_values(sizes.images, settings.height, settings.width, channels)
+    check_values(sizes.images, settings.height, settings.width, features.channels)
     check_sparse(sparse_grad, packed, sizes)
     capacity = checked_capacity(capacity, packed, distributed)
+    cameras = None
+    given = radial_coeffs, tangential_coeffs, thin_prism_coeffs, ftheta_coeffs, rolling_shutter, viewmats_rs
+    if with_ut or with_eval3d or has_lens(given):
+        from .rendering_ut import check_lens_options  # not at the top: few programs need it
+
+        others = {"covars": covars, "packed": packed, "sparse_grad": sparse_grad}
+        others |= {"absgrad": absgrad and with_eval3d, "distributed": distributed and with_eval3d}
+        cameras = check_lens_options(
+            with_ut, with_eval3d, others, sizes, means, viewmats, Ks, settings, camera_model, given
+        )
 
     ranks, projected = None, sizes
     if distributed:
         from .distributed import gather_cameras, sync_ranks  # not at the top: few programs need it
 
-        check_distributed(sizes, per_camera)
-        facts: dict[str, object] = {
-            "render_mode": render_mode, "channels": channels, "sh_degree": sh_degree, "absgrad": absgrad,
-        }  # fmt: skip
+        check_distributed(sizes, features.per_camera)
+        facts: dict[str, object] = {"render_mode": render_mode, **features.facts, "absgrad": absgrad}
+        facts["global_z_order"] = global_z_order
         # Who has no backward pass would keep the others waiting in theirs.
-        tensors = (means, quats, scales, covars, opacities, colors)
+        tensors = (means, quats, scales, covars, opacities, *features.tensors)
         facts["requires_grad"] = any(tensor is not None and tensor.requires_grad for tensor in tensors)
         facts["viewmats.requires_grad"] = viewmats.requires_grad
+        facts["with_ut"] = with_ut and (camera_model, *map(_kind, given))
         ranks = sync_ranks(sizes, settings, viewmats.device, facts)
-        viewmats, Ks = gather_cameras(ranks, viewmats, Ks)
+        viewmats, Ks, cameras = gather_cameras(ranks, viewmats, Ks, cameras)
         projected = Sizes((), sizes.gaussians, ranks.all_cameras)
     gaussians = GaussianParameters(means, quats, scales, covars, opacities)
     rows = SparseRows()
     if sparse_grad:
         gaussians = gaussians.with_sparse_gradients(rows)
-    rendered = Colors(colors, per_camera, sh_degree) if renders_color else None
-    splats, shaded, invalid = project_splats(gaussians.with_triangles(), viewmats, Ks, sizes, settings, rendered, ranks)
-    if sh_degree is not None:
-        colors, per_camera = shaded, True  # none of them if only depth is rendered
-    pairs = splats, colors if renders_color else None, per_camera
+    lenses = cameras if with_ut else None
+    splats, shaded, invalid = project_splats(gaussians, viewmats, Ks, sizes, settings, features.colors, lenses, ranks)
+    ends = None if lenses is None else lenses.viewmats_rs
+    pairs = splats, *features.of_pairs(shaded, gaussians.means, viewmats, splats.radii, ends)
     if ranks is None:
-        shown, splats, drawn_colors, lists = tile_pairs(*pairs, sizes, grid, packed, capacity)
+        shown, splats, drawn_colors, lists = tile_pairs(*pairs, sizes, grid, packed, capacity, not with_eval3d)
     else:
         shown, splats, drawn_colors, lists = exchange(ranks, *pairs, projected, sizes, grid, packed, absgrad)
     if sparse_grad and shown.visible is not None:
         rows.fill(shown.visible.gaussian_ids)
 
-    features = [] if drawn_colors is None else [drawn_colors]
-    if renders_depth:
-        features.append(splats.depths[..., None])
-    if backgrounds is not None and renders_depth:
-        # Depth has no background.
-        backgrounds = torch.nn.functional.pad(backgrounds, (0, 1)) if renders_color else None
-    images, alphas = _blend(splats, features, backgrounds, lists, sizes, settings, grid, absgrad)
-    if render_mode.endswith("ED"):
-        depth = images[..., -1:] / alphas.clamp_min(1e-10)
-        images = torch.cat([images[..., :-1], depth], dim=-1)
+    drawn = features.with_depth(drawn_colors, splats.depths)
+    images, alphas = _blend(
+        splats, drawn, features.backgrounds, lists, sizes, settings, grid, absgrad, gaussians,
+        cameras if with_eval3d else None,
+    )  # fmt: skip
+    images, signal_images = features.apart(images, alphas)
     meta: dict[str, Any] = {
         **shown.meta(projected),
         **meta_of_lists(splats.depths, lists, sizes, grid),
@@ -260,35 +289,49 @@ def rasterization(
         "n_batches": sizes.batches,
         "n_cameras": sizes.cameras,
         "n_invalid": invalid,
+        **signal_images,
     }
     return images, alphas, lazy_meta(meta)
 
 
 def _blend(
     splats: Splats,
-    features: list[Tensor],
+    drawn: Tensor,
     backgrounds: Tensor | None,
     lists: Intersections,
     sizes: Sizes,
     settings: ProjectionSettings,
     grid: Grid,
     absgrad: bool,
+    gaussians: GaussianParameters,
+    cameras: LensCameras | None,
 ) -> tuple[Tensor, Tensor]:
-    """The images and their opacities."""
+    """The images and their opacities; of the Gaussians in space if there are cameras, else of the splats."""
     tile_size, tile_width, tile_height = grid
     _, flatten_ids, offsets = lists
+    listed = shaped(offsets, *sizes.batch, sizes.cameras, tile_height, tile_width), flatten_ids
+    if cameras is not None:
+        from .pixels_eval3d import draw_along_rays  # few programs need it
+
+        return draw_along_rays(
+            gaussians, cameras, sizes, drawn, splats.opacities, tile_size, *listed, backgrounds, None
+        )
     return rasterize(
         splats.means2d,
         splats.conics,
-        features[0] if len(features) == 1 else torch.cat(features, dim=-1),
+        drawn,
         splats.opacities,
         backgrounds,
         None,
         settings.width,
         settings.height,
         tile_size,
-        shaped(offsets, *sizes.batch, sizes.cameras, tile_height, tile_width),
-        flatten_ids,
+        *listed,
         packed=splats.visible is not None,
         absgrad=absgrad,
     )
+
+
+def _kind(value: object) -> str:
+    """What ranks must agree on: values of tensors are their own."""
+    return "a tensor" if isinstance(value, Tensor) else str(value)

@@ -49,7 +49,7 @@ def read_compressed(file: BinaryIO, header: Header) -> Gaussians:
     body = PlyBody(file)
     tables: dict[str, Table] = {}
     for element in header.elements:
-        if element.name in ("chunk", "vertex", "sh"):
+        if element.name in ("chunk", "vertex", "sh") and element.properties:
             row = np.dtype([(prop.name, header.byte_order + prop.type) for prop in element.properties])
             tables[element.name] = np.frombuffer(body.read(element.size, element), row)
         else:
@@ -77,7 +77,7 @@ def _check_elements(header: Header, elements: dict[str, Element]) -> None:
     chunks = -(-count // PER_CHUNK)
     if elements["chunk"].rows != chunks:
         raise SceneError(f"{count} rows of 'vertex' need {chunks} rows of 'chunk', found {elements['chunk'].rows}")
-    if "sh" in elements:
+    if "sh" in elements and elements["sh"].properties:  # gsplat writes one without any for degree 0
         _check_harmonics(elements["sh"], count)
 
 

@@ -17,12 +17,14 @@ from torch import Tensor
 import splat
 
 GAUSSIANS = ("means", "quats", "scales", "opacities", "colors")
+SIGNALS = "extra_signals"
 
 
 def main(folder: Path) -> None:
     """Render and differentiate this rank's part of each case."""
     dist.init_process_group("gloo")
     rank = dist.get_rank()
+    torch.serialization.add_safe_globals([splat.RollingShutterType])
     for name, case in torch.load(folder / "cases.pt").items():
         torch.save(outcome(case, rank), folder / f"{name}.{rank}.pt")
     dist.destroy_process_group()
@@ -36,19 +38,20 @@ def part(tensor: Tensor, counts: list[int], rank: int) -> Tensor:
 def outcome(case: dict[str, Any], rank: int) -> dict[str, Any]:
     """The images, the gradients of what this rank has and where an optimizer moves it, or the error."""
     arguments = dict(case["arguments"])
-    for name in (*GAUSSIANS, "viewmats", "Ks", "backgrounds"):
+    for name in (*GAUSSIANS, SIGNALS, "viewmats", "viewmats_rs", "Ks", "backgrounds", "radial_coeffs"):
         if name in arguments:
-            counts = case["gaussians"] if name in GAUSSIANS else case["cameras"]
+            counts = case["gaussians"] if name in (*GAUSSIANS, SIGNALS) else case["cameras"]
             arguments[name] = part(arguments[name], counts, rank)
     arguments |= case["changes"].get(rank, {})
     requires_grad = arguments.pop("requires_grad", True)
     leaves = {name: arguments[name].requires_grad_(requires_grad) for name in (*GAUSSIANS, *case["also"])}
     rasterization = gsplat_s_rasterization() if case["gsplat"] else splat.rasterization
     try:
-        images, alphas, meta = rasterization(**arguments, distributed=True)
+        images, alphas, meta = with_signals(*rasterization(**arguments, distributed=True))
     except (ValueError, RuntimeError) as error:
         return {"error": str(error)}
-    meta["means2d"].retain_grad()
+    if meta["means2d"].requires_grad:
+        meta["means2d"].retain_grad()
     weights, alpha_weights = (part(case[name], case["cameras"], rank) for name in ("weights", "alpha_weights"))
     height, width = images.shape[1:3]
     values = images * weights[:, :height, :width]
@@ -59,6 +62,15 @@ def outcome(case: dict[str, Any], rank: int) -> dict[str, Any]:
     found |= {"v_means2d": means2d.grad, "absgrad": getattr(means2d, "absgrad", None)}
     found |= {name: meta[name] for name in ("camera_ids", "gaussian_ids", "radii", "n_cameras")}
     return found | {"stepped": stepped(leaves["means"], meta)}
+
+
+def with_signals(images: Tensor, alphas: Tensor, meta: dict[str, Any]) -> tuple[Tensor, Tensor, dict[str, Any]]:
+    """The images of extra signals, if there are any, behind those of colours."""
+    return (
+        (torch.cat([images, meta["render_extra_signals"]], dim=-1) if f"render_{SIGNALS}" in meta else images),
+        alphas,
+        meta,
+    )
 
 
 @cache

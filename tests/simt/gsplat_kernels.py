@@ -7,11 +7,12 @@ which is stable, pairs are sorted by torch's stable sort of the same keys.
 
 from __future__ import annotations
 
+import struct
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -26,10 +27,12 @@ BLOCK = 256  # of all kernels but the rasterizers
 KERNELS = "|".join((
     "projection_ewa_3dgs_fused_fwd_kernelIfE", "projection_ewa_3dgs_fused_bwd_kernelIfE",
     "spherical_harmonics_fwd_kernelIfE", "spherical_harmonics_bwd_kernelIfE",
-    "intersect_tile_kernelIfE", "intersect_offset_kernelE",
+    "projection_ut_3dgs_fused_kernelIfE", "intersect_tile_kernelIfE", "intersect_offset_kernelE",
     "rasterize_to_pixels_3dgs_fwd_kernelILj3EfE", "rasterize_to_pixels_3dgs_bwd_kernelILj3EfE",
+    "rasterize_to_pixels_from_world_3dgs_fwd_kernelILj3EfE", "rasterize_to_pixels_from_world_3dgs_bwd_kernelILj3EfE",
 ))  # fmt: skip
 STAGED = 28  # bytes of shared memory for a Gaussian: its number, centre, opacity and conic
+STAGED_IN_SPACE = 20 + 36, 20 + 28  # its number, centre and opacity; then a matrix, or backwards scales and quaternion
 U32, F32, FLAG = np.uint32, np.float32, np.bool_
 
 
@@ -58,8 +61,12 @@ class CompiledModule:
     Tensors are float32 and in the host's memory. What a kernel does not write of its results is NaN.
     """
 
-    CameraModelType = None
-    PINHOLE, ORTHO, FISHEYE = 0, 1, 2
+    # Where gsplat asks for a number of an enumeration, it gets the last of the names from here.
+    CameraModelType = ShutterType = FThetaPolynomialType = None
+    PINHOLE, ORTHO, FISHEYE, FTHETA = 0, 1, 2, 3
+    ROLLING_TOP_TO_BOTTOM, ROLLING_LEFT_TO_RIGHT, ROLLING_BOTTOM_TO_TOP, ROLLING_RIGHT_TO_LEFT, GLOBAL = 0, 1, 2, 3, 4
+    PIXELDIST_TO_ANGLE, ANGLE_TO_PIXELDIST = 0, 1
+    UnscentedTransformParameters = FThetaCameraDistortionParameters = SimpleNamespace
 
     def __init__(self, executor: ModuleType) -> None:
         self.executor = executor
@@ -130,6 +137,43 @@ class CompiledModule:
             ended_lanes_leave=True,
         )  # fmt: skip
         return v_means, v_covars, v_quats, v_scales, v_viewmats
+
+    def projection_ut_3dgs_fused(
+        self,
+        means: Tensor,
+        quats: Tensor,
+        scales: Tensor,
+        opacities: Tensor | None,
+        viewmats: Tensor,
+        viewmats_rs: Tensor | None,
+        Ks: Tensor,
+        width: int,
+        height: int,
+        eps2d: float,
+        near_plane: float,
+        far_plane: float,
+        radius_clip: float,
+        calc_compensations: bool,
+        camera_model: int,
+        ut: Any,
+        shutter: int,
+        radial: Tensor | None,
+        tangential: Tensor | None,
+        thin_prism: Tensor | None,
+        ftheta: Any,
+    ) -> tuple[Tensor | None, ...]:
+        """Radii, means, depths, conics and, if asked for, compensations."""
+        shape = (*means.shape[:-2], viewmats.shape[-3], means.shape[-2])
+        radii = torch.zeros(*shape, 2, dtype=torch.int32)
+        means2d, depths, conics = _unwritten(*shape, 2), _unwritten(*shape), _unwritten(*shape, 3)
+        compensations = torch.zeros(shape) if calc_compensations else None
+        self._launch_line(
+            "projection_ut_3dgs_fused_kernel", radii.numel() // 2,
+            *_projection_sizes(means, viewmats), means, quats, scales, opacities, viewmats, viewmats_rs, Ks,
+            U32(width), U32(height), F32(eps2d), F32(near_plane), F32(far_plane), F32(radius_clip), U32(camera_model),
+            *_lens(ut, shutter, radial, tangential, thin_prism, ftheta), radii, means2d, depths, conics, compensations,
+        )  # fmt: skip
+        return radii, means2d, depths, conics, compensations
 
     def spherical_harmonics_fwd(self, degree: int, dirs: Tensor, coeffs: Tensor, masks: Tensor | None) -> Tensor:
         """Colours."""
@@ -264,6 +308,37 @@ class CompiledModule:
             )  # fmt: skip
         return v_absolute, v_means2d, v_conics, v_colors, v_opacities
 
+    def rasterize_to_pixels_from_world_3dgs_fwd(self, *gaussians_and_cameras: Any) -> tuple[Tensor, Tensor, Tensor]:
+        """As `rasterize_to_pixels_3dgs_fwd`, of Gaussians in space and their cameras."""
+        colors, offsets, (width, height) = (
+            gaussians_and_cameras[3],
+            gaussians_and_cameras[20],
+            gaussians_and_cameras[7:9],
+        )
+        shape = (*offsets.shape[:-2], height, width)
+        pictures, alphas = _unwritten(*shape, colors.shape[-1]), _unwritten(*shape, 1)
+        last_ids = torch.full(shape, -1, dtype=torch.int32)
+        self._launch_in_space("fwd", STAGED_IN_SPACE[0], gaussians_and_cameras, pictures, alphas, last_ids)
+        return pictures, alphas, last_ids
+
+    def rasterize_to_pixels_from_world_3dgs_bwd(self, *given: Any) -> tuple[Tensor, ...]:
+        """Gradients of means, quaternions, scales, colours and opacities."""
+        gradients = tuple(map(torch.zeros_like, given[:5]))
+        staged = STAGED_IN_SPACE[1] + 4 * given[3].shape[-1]
+        if len(given[21]):
+            self._launch_in_space("bwd", staged, given[:22], *given[22:], *gradients)
+        return gradients
+
+    def _launch_in_space(self, way: str, staged: int, given: tuple[Any, ...], *results: Tensor) -> None:
+        *gaussians, backgrounds, masks, width, height, tile_size = given[:10]
+        viewmats, viewmats_rs, Ks, camera_model, *lens, offsets, ids = given[10:]
+        self._launch_tiles(
+            f"rasterize_to_pixels_from_world_3dgs_{way}_kernel", offsets, tile_size, staged,
+            *_projection_sizes(gaussians[0], viewmats), U32(len(ids)), FLAG(False), *gaussians, backgrounds, masks,
+            U32(width), U32(height), U32(tile_size), U32(offsets.shape[-1]), U32(offsets.shape[-2]),
+            viewmats, viewmats_rs, Ks, U32(camera_model), *_lens(*lens), offsets, ids, *results,
+        )  # fmt: skip
+
     def _launch_line(self, kernel: str, count: int, *arguments: Any, ended_lanes_leave: bool = False) -> None:
         """With a thread for each of so many."""
         if count:
@@ -290,12 +365,26 @@ class CompiledModule:
         self.executor.run_ptx(name, grid, block, shared, values, ended_lanes_leave)
 
 
-def _argument(value: Tensor | np.generic | None) -> np.ndarray | bytes | None:
+def _argument(value: Tensor | np.generic | bytes | None) -> np.ndarray | bytes | None:
     """As run_ptx takes it."""
     if isinstance(value, Tensor):
         assert value.is_contiguous()
         return value.detach().numpy()
-    return None if value is None else value.tobytes()
+    return value if value is None or isinstance(value, bytes) else value.tobytes()
+
+
+def _lens(
+    ut: Any, shutter: int, radial: Tensor | None, tangential: Tensor | None, thin_prism: Tensor | None, ftheta: Any
+) -> tuple[Any, ...]:
+    """Parameters of the unscented transform, shutter, coefficients and f-theta lens, as a kernel takes them."""
+    transform = struct.pack(
+        "4f?3x", ut.alpha, ut.beta, ut.kappa, ut.in_image_margin_factor, ut.require_all_sigma_points_valid
+    )
+    lens = bytes(68)
+    if vars(ftheta):
+        polynomials = (*ftheta.pixeldist_to_angle_poly, *ftheta.angle_to_pixeldist_poly)
+        lens = struct.pack("i16f", ftheta.reference_poly, *polynomials, ftheta.max_angle, *ftheta.linear_cde)
+    return transform, U32(shutter), radial, tangential, thin_prism, lens
 
 
 def _projection_sizes(means: Tensor, viewmats: Tensor) -> tuple[np.generic, ...]:

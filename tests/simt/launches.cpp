@@ -7,4 +7,5 @@
 #include "cuda/intersect.cu"
 #include "cuda/rasterize.cu"
 #include "cuda/rasterize_2dgs.cu"
+#include "cuda/rasterize_along_rays.cu"
 #include "cuda/rasterize_backward.cu"

@@ -43,6 +43,7 @@ RULES: dict[str, str] = {
     rf"sqrt\.(rn|approx){REAL}": "bits(static_cast<<T>>(sqrt(as<<T>>({0}))))",
     rf"rsqrt\.approx{REAL}": "bits(static_cast<<T>>(1 / sqrt(as<<T>>({0}))))",
     r"lg2\.approx\.(?P<t>f32)": "bits(log2f(as<float>({0})))",
+    r"(?P<o>sin|cos)\.approx\.(?P<t>f32)": "bits(<o>f(as<float>({0})))",
     rf"copysign{REAL}": "bits(static_cast<<T>>(copysign(as<<T>>({1}), as<<T>>({0}))))",
     r"ex2\.approx(\.ftz)?\.(?P<t>f32)": "bits(flushed(exp2f(flushed(as<float>({0})))))",
     rf"abs{REAL}": "bits(static_cast<<T>>(fabs(as<<T>>({0}))))",

@@ -1,0 +1,160 @@
+"""How many Gaussians each pixel shows, which, and how much of each: functions of gsplat 1.6.0, as expressions of torch.
+
+Shapes: `...` leading dimensions of I images in all, N Gaussians of each, M pairs of a packed layout, H rows and W
+columns of pixels, L entries of the tiles' lists.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from .accumulation import blended_weights
+from .autocast import in_float32
+from .blended_lists import Shapes, blended_pairs, check_lists, check_splats, checked_size
+from .checks import check_dimensions, check_shape, check_tensor, positive_int
+
+
+@torch.no_grad()
+@in_float32
+def rasterize_num_contributing_gaussians(
+    means2d: Tensor,
+    conics: Tensor,
+    opacities: Tensor,
+    tile_offsets: Tensor,
+    flatten_ids: Tensor,
+    image_width: int,
+    image_height: int,
+    tile_size: int,
+) -> tuple[Tensor, Tensor]:
+    """How many Gaussians each pixel blends, and the opacity that they add up to.
+
+    Args:
+        means2d: float32 [..., N, 2], or [M, 2] of a packed layout, as in `meta` of `rasterization`.
+        conics: float32 [..., N, 3], or [M, 3].
+        opacities: float32 [..., N], or [M].
+        tile_offsets: int32 [..., rows, columns], `meta["isect_offsets"]`.
+        flatten_ids: int32 [L].
+        image_width: in pixels.
+        image_height: in pixels.
+        tile_size: side of a tile in pixels, 1 to 32.
+
+    Returns:
+        int32 [..., H, W] and float32 [..., H, W].
+
+    Raises:
+        TypeError, ValueError: if a type, shape or value is wrong.
+    """
+    pairs = _pairs(means2d, conics, opacities, tile_offsets, flatten_ids, image_width, image_height, tile_size)
+    alphas = means2d.new_zeros(math.prod(pairs.shape)).index_add(0, pairs.pixels, pairs.weights)
+    return pairs.counts.int().reshape(pairs.shape), alphas.reshape(pairs.shape)
+
+
+@torch.no_grad()
+@in_float32
+def rasterize_contributing_gaussian_ids(
+    means2d: Tensor,
+    conics: Tensor,
+    opacities: Tensor,
+    tile_offsets: Tensor,
+    flatten_ids: Tensor,
+    image_width: int,
+    image_height: int,
+    tile_size: int,
+    num_contributing_gaussians: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """Which Gaussians each pixel blends, front to back, and how much it shows of each: opacity times transmittance.
+
+    The arguments are as for `rasterize_num_contributing_gaussians`; `num_contributing_gaussians`, int32 [..., H, W], is
+    its result, of which the largest is K.
+
+    Returns:
+        int32 [..., H, W, K], 0 to N - 1, or 0 to M - 1 of a packed layout, and -1 behind them; and float32 of the same
+        shape, 0 behind them.
+    """
+    pairs = _pairs(means2d, conics, opacities, tile_offsets, flatten_ids, image_width, image_height, tile_size)
+    check_tensor("num_contributing_gaussians", num_contributing_gaussians, means2d, torch.int32)
+    check_shape("num_contributing_gaussians", num_contributing_gaussians, pairs.shape, "[..., H, W]")
+    most = int(num_contributing_gaussians.max()) if num_contributing_gaussians.numel() else 0
+    return pairs.table(torch.ones_like(pairs.pixels, dtype=torch.bool), max(most, 0))
+
+
+@torch.no_grad()
+@in_float32
+def rasterize_top_contributing_gaussian_ids(
+    means2d: Tensor,
+    conics: Tensor,
+    opacities: Tensor,
+    tile_offsets: Tensor,
+    flatten_ids: Tensor,
+    image_width: int,
+    image_height: int,
+    tile_size: int,
+    num_depth_samples: int,
+) -> tuple[Tensor, Tensor]:
+    """The same for the `num_depth_samples` Gaussians, K, of which a pixel shows most; they too stand front to back."""
+    most = positive_int("num_depth_samples", num_depth_samples)
+    pairs = _pairs(means2d, conics, opacities, tile_offsets, flatten_ids, image_width, image_height, tile_size)
+    by_weight = pairs.weights.argsort(descending=True, stable=True)
+    order = by_weight[pairs.pixels[by_weight].argsort(stable=True)]
+    shown = torch.zeros_like(pairs.pixels, dtype=torch.bool)
+    shown[order] = pairs.places(pairs.pixels) < most
+    return pairs.table(shown, most)
+
+
+class _Pairs(NamedTuple):
+    """Pairs of pixel and Gaussian [P], ordered by pixel and front to back; `shape` is [..., H, W]."""
+
+    shape: tuple[int, ...]
+    pixels: Tensor
+    ids: Tensor
+    weights: Tensor
+
+    @property
+    def counts(self) -> Tensor:
+        """Of each pixel of all images."""
+        return self.pixels.bincount(minlength=math.prod(self.shape))
+
+    def places(self, pixels: Tensor) -> Tensor:
+        """The place of each of these, which are in order, among those of its pixel."""
+        return torch.arange(len(pixels), device=pixels.device) - torch.searchsorted(pixels, pixels)
+
+    def table(self, shown: Tensor, most: int) -> tuple[Tensor, Tensor]:
+        """Those that are `shown` [P], up to `most` of each pixel."""
+        pixels, ids, weights = self.pixels[shown], self.ids[shown], self.weights[shown]
+        places = self.places(pixels)
+        fits = places < most
+        cells = (pixels * most + places)[fits]
+        size = math.prod(self.shape) * most
+        found = ids.new_full((size,), -1).index_copy(0, cells, ids[fits]).int()
+        amounts = weights.new_zeros(size).index_copy(0, cells, weights[fits])
+        return found.reshape(*self.shape, most), amounts.reshape(*self.shape, most)
+
+
+def _pairs(
+    means2d: Tensor,
+    conics: Tensor,
+    opacities: Tensor,
+    tile_offsets: Tensor,
+    flatten_ids: Tensor,
+    image_width: int,
+    image_height: int,
+    tile_size: int,
+) -> _Pairs:
+    """All pairs, from arguments that are not checked yet."""
+    size = width, height, _ = checked_size(image_width, image_height, tile_size)
+    check_tensor("means2d", means2d)
+    lead = check_splats(means2d, Shapes("conics", conics), opacities)
+    packed = len(lead) == 1
+    check_dimensions("tile_offsets", tile_offsets, 2, "[..., rows, columns]")
+    images = tuple(tile_offsets.shape[:-2]) if packed else lead[:-1]
+    check_lists(tile_offsets, flatten_ids, means2d, images, size, "tile_offsets")
+    shape = (*images, height, width)
+    splats = means2d.reshape(-1, 2), conics.reshape(-1, 3), opacities.reshape(-1)
+    whole = means2d.new_ones(shape)
+    pixels, ids = blended_pairs(tile_offsets, flatten_ids, splats, whole, size, (0, len(flatten_ids)))
+    weights = blended_weights(pixels, ids, splats, (width, height))
+    return _Pairs(shape, pixels, ids if packed else ids % max(lead[-1], 1), weights)

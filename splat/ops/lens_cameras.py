@@ -1,0 +1,302 @@
+"""Cameras with a lens and a shutter: their arguments, the pixels of points of the world, and the rays of pixels.
+
+Shapes: `...` leading batch dimensions, C cameras of each batch, I images of all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from .arguments import LensArguments, RollingShutterType, Sizes
+from .checks import check_shape, check_tensor, one_of
+from .lenses import (
+    FisheyeLens,
+    FThetaCameraDistortionParameters,
+    FThetaLens,
+    FThetaPolynomialType,
+    Intrinsics,
+    Lens,
+    PinholeLens,
+    fisheye_lens,
+)
+
+LENS_MODELS: Final = ("pinhole", "fisheye", "ftheta")
+"""The camera models of the unscented transform and of rays."""
+_RADIAL: Final = {"pinhole": 6, "fisheye": 4}
+_SHUTTER_STEPS: Final = 10  # gsplat's
+_CHUNK: Final = 2**16  # pixels, whose rays are made together
+_SHUTTERS: Final = tuple(each.name for each in RollingShutterType)
+
+
+@dataclass(frozen=True)
+class Camera:
+    """One camera, in float64. `turn` and `shift` are None where all pixels are taken at once."""
+
+    lens: Lens
+    width: int
+    height: int
+    shutter: str
+    rotation: Tensor  # [3, 3], from the world to the camera, when the first row or column is taken
+    translation: Tensor  # [3]
+    turn: tuple[Tensor, Tensor] | None  # the axis [3] and the angle by which the camera turns until the last
+    shift: Tensor | None  # [3]
+
+    def to_camera(self, points: Tensor, time: float) -> Tensor:
+        """Points [3, n] of the world in the camera's coordinates, at a time from 0 to 1."""
+        return self._moved(self._parts(self.rotation @ points), time)
+
+    def image_points(self, points: Tensor, margin: float) -> tuple[Tensor, Tensor, Tensor]:
+        """Pixels u, v of points [3, n] of the world, and whether they are in the picture or in a margin around it.
+
+        With a rolling shutter, a point is seen when the row or column is taken that shows it: found as gsplat does, in
+        a fixed number of steps, beginning where it is at the start, or else at the end.
+        """
+        parts = self._parts(self.rotation @ points)
+        u, v, valid = self._image_points_at(parts, 0.0, margin)
+        if self.turn is None:
+            return u, v, valid
+        last_u, last_v, last_valid = self._image_points_at(parts, 1.0, margin)
+        u, v, valid = torch.where(valid, u, last_u), torch.where(valid, v, last_v), valid | last_valid
+        at_u, at_v = u, v
+        for _ in range(_SHUTTER_STEPS):
+            at_u, at_v, _ = self._image_points_at(parts, self.times(at_u, at_v), margin)
+        return torch.where(valid, at_u, u), torch.where(valid, at_v, v), valid
+
+    def _image_points_at(
+        self, parts: tuple[Tensor, ...], times: Tensor | float, margin: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        u, v, valid = self.lens.project(*self._moved(parts, times).unbind())
+        beside_x, beside_y = self.width * margin, self.height * margin
+        inside = (u >= -beside_x) & (u < self.width + beside_x) & (v >= -beside_y) & (v < self.height + beside_y)
+        return u, v, valid & inside
+
+    def times(self, u: Tensor, v: Tensor) -> Tensor:
+        """When a pixel is taken, from 0 to 1 in the picture."""
+        if "LEFT" in self.shutter:
+            place, size = u, self.width
+        else:
+            place, size = v, self.height
+        forwards = self.shutter in ("ROLLING_TOP_TO_BOTTOM", "ROLLING_LEFT_TO_RIGHT")
+        return (place.floor() if forwards else size - place.ceil()) / max(size - 1, 1)
+
+    def rays(self) -> Tensor:
+        """float32 [height, width, 6]: in the world, the origin and the direction, of length 1, of each pixel's centre.
+
+        A direction of zeros where the lens sees nothing.
+        """
+        like: dict[str, Any] = {"dtype": self.rotation.dtype, "device": self.rotation.device}
+        rows, columns = (torch.arange(size, **like) + 0.5 for size in (self.height, self.width))
+        return torch.cat([self._rays(part, columns) for part in torch.split(rows, -(-_CHUNK // self.width))])
+
+    def _rays(self, rows: Tensor, columns: Tensor) -> Tensor:
+        v, u = (each.flatten() for each in torch.meshgrid(rows, columns, indexing="ij"))
+        *direction, valid = self.lens.unproject(u, v)
+        times = 0.0 if self.turn is None else self.times(u, v)
+        origins = -(self.rotation.mT @ self._turned(self._parts(self._translations(times)), -1, times))
+        turned = self._turned(self._parts(normalize(torch.stack(direction), dim=0)), -1, times)
+        directions = torch.where(valid, self.rotation.mT @ turned, 0.0)
+        return torch.cat([origins.expand_as(directions), directions]).float().mT.reshape(len(rows), len(columns), 6)
+
+    def _moved(self, parts: tuple[Tensor, ...], times: Tensor | float) -> Tensor:
+        return self._turned(parts, 1, times) + self._translations(times)
+
+    def _translations(self, times: Tensor | float) -> Tensor:
+        """[3, 1] or [3, n]"""
+        translation = self.translation[:, None]
+        return translation if self.shift is None else translation + self.shift[:, None] * times
+
+    def _parts(self, vectors: Tensor) -> tuple[Tensor, ...]:
+        """Vectors [3, n] along the axis about which the camera turns, away from it, and across both; or as they are."""
+        if self.turn is None:
+            return (vectors,)
+        axis, _ = self.turn
+        along = axis[:, None] * (axis @ vectors)
+        unit = torch.eye(3, dtype=axis.dtype, device=axis.device)
+        return along, vectors - along, torch.linalg.cross(axis.expand(3, 3), unit).mT @ vectors
+
+    def _turned(self, parts: tuple[Tensor, ...], sign: int, times: Tensor | float) -> Tensor:
+        """Vectors as the camera turns them until these times, or back (Rodrigues' formula)."""
+        if self.turn is None:
+            return parts[0]
+        along, away, across = parts
+        angles = sign * times * self.turn[1]
+        return along + torch.cos(angles) * away + torch.sin(angles) * across
+
+
+@dataclass(frozen=True)
+class LensCameras:
+    """The cameras of all images, checked: float32 tensors [I, *]."""
+
+    model: str
+    width: int
+    height: int
+    viewmats: Tensor
+    Ks: Tensor
+    coefficients: tuple[Tensor | None, ...]
+    """Radial, tangential and of the thin prism."""
+    ftheta: FThetaCameraDistortionParameters | None
+    shutter: str
+    viewmats_rs: Tensor | None
+
+    def part(self, images: slice, viewmats: Tensor, Ks: Tensor, width: int, height: int) -> LensCameras:
+        """Some of the cameras, for images of a size."""
+        return self.with_tensors(lambda every: every[images], viewmats=viewmats, Ks=Ks, width=width, height=height)
+
+    def with_tensors(self, change: Callable[[Tensor], Tensor], **others: Any) -> LensCameras:
+        """The same kind of cameras, with each coefficient and last pose changed, and others of its values."""
+        coefficients = tuple(None if each is None else change(each) for each in self.coefficients)
+        last = None if self.viewmats_rs is None else change(self.viewmats_rs)
+        return replace(self, coefficients=coefficients, viewmats_rs=last, **others)
+
+    def __iter__(self) -> Iterator[Camera]:
+        return map(self._camera, range(len(self.viewmats)))
+
+    def _camera(self, image: int) -> Camera:
+        pose, turn, shift = self.viewmats[image].detach().double(), None, None
+        rotation, translation = pose[:3, :3], pose[:3, 3]
+        if self.viewmats_rs is not None:
+            last = self.viewmats_rs[image].detach().double()
+            turn, shift = _axis_and_angle(last[:3, :3] @ rotation.mT), last[:3, 3] - translation
+        return Camera(self._lens(image), self.width, self.height, self.shutter, rotation, translation, turn, shift)
+
+    def _lens(self, image: int) -> PinholeLens | FisheyeLens | FThetaLens:
+        K = self.Ks[image].detach().double()
+        intrinsics = Intrinsics(K[0, 0], K[1, 1], K[0, 2], K[1, 2])
+        if self.ftheta is not None:
+            return FThetaLens(intrinsics.cx, intrinsics.cy, self.ftheta)
+        sizes = (6, 2, 4) if self.model == "pinhole" else (4,)
+        coefficients = tuple(
+            factor
+            for values, size in zip(self.coefficients, sizes, strict=False)
+            for factor in (K.new_zeros(size) if values is None else values[image].detach().double()).unbind()
+        )
+        if self.model == "fisheye":
+            return fisheye_lens(intrinsics, coefficients, self.width, self.height)
+        return PinholeLens(intrinsics, coefficients if any(each is not None for each in self.coefficients) else None)
+
+
+def camera_rays(cameras: LensCameras, sizes: Sizes) -> Tensor:
+    """float32 [..., C, height, width, 6]: in the world, the origin and direction of what each pixel's centre sees.
+
+    A direction of zeros where the lens sees nothing.
+    """
+    shape = (*sizes.batch, sizes.cameras, cameras.height, cameras.width, 6)
+    every = [camera.rays() for camera in cameras]
+    return torch.stack(every).reshape(shape) if every else cameras.Ks.new_zeros(shape)
+
+
+def check_lens_cameras(
+    sizes: Sizes,
+    means: Tensor,
+    viewmats: Tensor,
+    Ks: Tensor,
+    width: int,
+    height: int,
+    camera_model: str,
+    given: LensArguments,
+) -> LensCameras:
+    """Check lenses and shutters, of cameras whose other arguments were checked.
+
+    Raises:
+        TypeError, ValueError: one is wrong, or does not fit the others.
+        NotImplementedError: one requires a gradient.
+    """
+    radial_coeffs, tangential_coeffs, thin_prism_coeffs, ftheta_coeffs, rolling_shutter, viewmats_rs = given
+    one_of("camera_model", camera_model, LENS_MODELS)
+    radial = _RADIAL.get(camera_model)
+    tensors = {
+        "radial_coeffs": (radial_coeffs, radial),
+        "tangential_coeffs": (tangential_coeffs, 2 if camera_model == "pinhole" else None),
+        "thin_prism_coeffs": (thin_prism_coeffs, 4 if camera_model == "pinhole" else None),
+    }
+    images = (*sizes.batch, sizes.cameras)
+    flat: list[Tensor | None] = []
+    for name, (tensor, count) in tensors.items():
+        if tensor is not None and count is None:
+            raise ValueError(f"{name} must be None for camera_model={camera_model!r}, whose lens has no such part")
+        if tensor is not None and count is not None:
+            check_constant(name, tensor, means)
+            check_shape(name, tensor, (*images, count), f"[..., C, {count}] for camera_model={camera_model!r}")
+        flat.append(None if tensor is None or count is None else tensor.reshape(-1, count))
+    ftheta = None if ftheta_coeffs is None else _checked_ftheta(ftheta_coeffs)
+    if (ftheta is None) == (camera_model == "ftheta"):
+        needed = "FThetaCameraDistortionParameters" if ftheta is None else "None"
+        raise ValueError(f"ftheta_coeffs must be {needed} for camera_model={camera_model!r}, found {ftheta_coeffs!r}")
+    # Compared by name, so that gsplat's own enumeration works too.
+    shutter = one_of("rolling_shutter", getattr(rolling_shutter, "name", str(rolling_shutter)), _SHUTTERS)
+    if (viewmats_rs is None) != (shutter == "GLOBAL"):
+        found = "found none" if viewmats_rs is None else "found a tensor"
+        needed = "None" if shutter == "GLOBAL" else "the poses when the last row or column is taken"
+        raise ValueError(f"viewmats_rs must be {needed} for rolling_shutter={shutter}, {found}")
+    _check_rotations("viewmats", viewmats)
+    if viewmats_rs is not None:
+        check_constant("viewmats_rs", viewmats_rs, means)
+        check_shape("viewmats_rs", viewmats_rs, (*images, 4, 4), "[..., C, 4, 4]")
+        _check_rotations("viewmats_rs", viewmats_rs)
+        viewmats_rs = viewmats_rs.reshape(-1, 4, 4)
+    poses, matrices = viewmats.reshape(-1, 4, 4), Ks.reshape(-1, 3, 3)
+    return LensCameras(camera_model, width, height, poses, matrices, tuple(flat), ftheta, shutter, viewmats_rs)
+
+
+def _checked_ftheta(given: Any) -> FThetaCameraDistortionParameters:
+    """gsplat's objects, too."""
+    try:
+        return FThetaCameraDistortionParameters(
+            FThetaPolynomialType[given.reference_poly.name],
+            _numbers(given.pixeldist_to_angle_poly, 6),  # type: ignore[arg-type]
+            _numbers(given.angle_to_pixeldist_poly, 6),  # type: ignore[arg-type]
+            float(given.max_angle),
+            _numbers(given.linear_cde, 3),  # type: ignore[arg-type]
+        )
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise TypeError(
+            "ftheta_coeffs must be FThetaCameraDistortionParameters, with polynomials of 6 numbers and a linear_cde of "
+            f"3, found {given!r} ({error})"
+        ) from None
+
+
+def _numbers(values: Any, count: int) -> tuple[float, ...]:
+    found = tuple(map(float, values))
+    if len(found) != count or not all(map(math.isfinite, found)):
+        raise ValueError(f"{count} finite numbers required")
+    return found
+
+
+def check_constant(name: str, tensor: Tensor, means: Tensor) -> None:
+    """Raise NotImplementedError for a tensor that requires a gradient which neither projection nor rays have."""
+    check_tensor(name, tensor, means)
+    if not (tensor.is_cuda or torch.compiler.is_compiling() or tensor.isfinite().all()):
+        raise ValueError(f"{name} must be finite, found {tensor.tolist()}")
+    if tensor.requires_grad and torch.is_grad_enabled():
+        raise NotImplementedError(
+            f"{name} requires grad, and there is no gradient of lenses, shutters and rays; pass {name}.detach()"
+        )
+
+
+def _check_rotations(name: str, viewmats: Tensor) -> None:
+    """Raise ValueError unless they are poses: rays go back the other way. On a GPU, checking would wait for it."""
+    if viewmats.is_cuda or torch.compiler.is_compiling():
+        return
+    rotations = viewmats.detach()[..., :3, :3].double()
+    off = (rotations @ rotations.mT - torch.eye(3, dtype=torch.float64)).abs()
+    if not (off < 1e-3).all() or not (torch.linalg.det(rotations) > 0).all():
+        raise ValueError(
+            f"{name} must have rotations without scale, for lenses and rays, found {viewmats.tolist()}; divide each by "
+            "its scale"
+        )
+
+
+def _axis_and_angle(rotation: Tensor) -> tuple[Tensor, Tensor]:
+    """The axis [3], of length 1, or zeros, and the angle of a rotation matrix, up to half a turn."""
+    double = rotation - rotation.mT
+    sines = torch.stack([double[2, 1], double[0, 2], double[1, 0]]) / 2
+    length = torch.linalg.vector_norm(sines)
+    angle = torch.atan2(length, (rotation.diagonal().sum() - 1) / 2)
+    return sines / length.clamp_min(torch.finfo(length.dtype).tiny), angle

@@ -1,0 +1,119 @@
+"""Blending Gaussians that are evaluated in space, along the rays of cameras with any lens and shutter.
+
+Shapes: `...` leading batch dimensions, C cameras of each batch, N Gaussians, D channels.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from .arguments import RollingShutterType, Sizes, check_scene, without_ftheta
+from .autocast import in_float32
+from .checks import MAX_SIDE, positive_int
+from .lens_cameras import LensCameras, camera_rays, check_constant, check_lens_cameras
+from .pixels_rays import rasterize_along_rays
+from .projection import GaussianParameters, rotation_matrices
+from .projection_ut import DEFAULT_PARAMETERS, checked_parameters
+
+
+@in_float32
+def rasterize_to_pixels_eval3d(
+    means: Tensor,
+    quats: Tensor,
+    scales: Tensor,
+    colors: Tensor,
+    opacities: Tensor,
+    viewmats: Tensor,
+    Ks: Tensor,
+    image_width: int,
+    image_height: int,
+    tile_size: int,
+    isect_offsets: Tensor,
+    flatten_ids: Tensor,
+    backgrounds: Tensor | None = None,
+    masks: Tensor | None = None,
+    camera_model: str = "pinhole",
+    ut_params: Any = DEFAULT_PARAMETERS,
+    radial_coeffs: Tensor | None = None,
+    tangential_coeffs: Tensor | None = None,
+    thin_prism_coeffs: Tensor | None = None,
+    ftheta_coeffs: Any = None,
+    rolling_shutter: Any = RollingShutterType.GLOBAL,
+    viewmats_rs: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Blend Gaussians front to back, each with its largest value along the ray of a pixel.
+
+    Wu et al., *3DGUT* (2025), section 4.2. The same as gsplat 1.5.3's function, for any number of channels.
+    Differentiable with respect to means, quats, scales, colors, opacities and backgrounds.
+
+    Args:
+        means: [..., N, 3] centres; this and all other tensors but the lists and masks float32, on one device.
+        quats: [..., N, 4] rotations w, x, y, z; they need not be normalised.
+        scales: [..., N, 3] standard deviations.
+        colors: [..., C, N, D].
+        opacities: [..., C, N].
+        viewmats: [..., C, 4, 4] world-to-camera matrices.
+        Ks: [..., C, 3, 3] intrinsics in pixels.
+        image_width: in pixels.
+        image_height: in pixels.
+        tile_size: side of a tile in pixels, 1 to 32.
+        isect_offsets: int32 [..., C, rows, columns], of `isect_offset_encode`, with as many tiles as the image needs.
+        flatten_ids: int32 [L], of `isect_tiles`.
+        backgrounds: [..., C, D], or [D] for all images; None: zeros.
+        masks: bool [..., C, rows, columns]; tiles where it is False show the background and give no gradients.
+        camera_model: "pinhole", "fisheye" or "ftheta".
+        ut_params: has no effect, as in gsplat.
+        radial_coeffs: this and the following as for `fully_fused_projection_with_ut`.
+        tangential_coeffs: [..., C, 2].
+        thin_prism_coeffs: [..., C, 4].
+        ftheta_coeffs: FThetaCameraDistortionParameters.
+        rolling_shutter: RollingShutterType.
+        viewmats_rs: [..., C, 4, 4].
+
+    Returns:
+        Colours [..., C, image_height, image_width, D], and opacities [..., C, image_height, image_width, 1]. A pixel
+        that the lens has no ray for shows the background.
+
+    Raises:
+        NotImplementedError: if viewmats, Ks, a coefficient or viewmats_rs requires grad.
+        TypeError, ValueError: if a type, shape or value is wrong.
+        torch.OutOfMemoryError: if images of a gigabyte or more do not fit into memory.
+        IncompatibleArtifactError: if there are no usable kernels for this device.
+    """
+    checked_as = without_ftheta(camera_model)
+    sizes = check_scene(means=means, quats=quats, scales=scales, viewmats=viewmats, Ks=Ks, camera_model=checked_as)
+    check_constant("viewmats", viewmats, means)
+    checked_parameters(ut_params)
+    width, height = (
+        positive_int("image_width", image_width, MAX_SIDE),
+        positive_int("image_height", image_height, MAX_SIDE),
+    )
+    given = radial_coeffs, tangential_coeffs, thin_prism_coeffs, ftheta_coeffs, rolling_shutter, viewmats_rs
+    cameras = check_lens_cameras(sizes, means, viewmats, Ks, width, height, camera_model, given)
+    gaussians = GaussianParameters(means, quats, scales, None, None)
+    lists = tile_size, isect_offsets, flatten_ids
+    return draw_along_rays(gaussians, cameras, sizes, colors, opacities, *lists, backgrounds, masks)
+
+
+def draw_along_rays(
+    gaussians: GaussianParameters,
+    cameras: LensCameras,
+    sizes: Sizes,
+    colors: Tensor,
+    opacities: Tensor,
+    tile_size: int,
+    isect_offsets: Tensor,
+    flatten_ids: Tensor,
+    backgrounds: Tensor | None,
+    masks: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    """The same, of checked Gaussians and cameras."""
+    assert gaussians.quats is not None
+    assert gaussians.scales is not None
+    frames = rotation_matrices(gaussians.quats).mT / gaussians.scales[..., None]
+    rays = camera_rays(cameras, sizes)
+    return rasterize_along_rays(
+        gaussians.means, frames, colors, opacities, rays, tile_size, isect_offsets, flatten_ids, backgrounds, masks
+    )

@@ -1,0 +1,96 @@
+"""Blending 3D Gaussians into images, each by its largest value along a pixel's ray (Wu et al., *3DGUT*, 2025).
+
+Shapes: `...` leading dimensions of B sets in all, of N Gaussians each; C cameras that see each set, D channels.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from .. import _kernels
+from .autocast import in_float32
+from .checks import check_dimensions, check_memory, check_shape, check_tensor, for_images, shaped
+from .pixels import check_blending
+
+
+@in_float32
+def rasterize_along_rays(
+    means: Tensor,
+    frames: Tensor,
+    colors: Tensor,
+    opacities: Tensor,
+    rays: Tensor,
+    tile_size: int,
+    isect_offsets: Tensor,
+    flatten_ids: Tensor,
+    backgrounds: Tensor | None = None,
+    masks: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    r"""Blend Gaussians front to back, each with its largest value along the ray.
+
+    That is :math:`\exp(-|u \times g|^2 / 2 |g|^2)` with :math:`u = M (o - \mu)` and :math:`g = M d`, for the frame M,
+    the mean :math:`\mu` and the ray from o along d. The same as gsplat 1.5.3's `rasterize_to_pixels_eval3d`, but for
+    what that knows of cameras. Differentiable with respect to means, frames, colors, opacities and backgrounds. It is
+    faster if all rays of an image have one origin, that of the middle pixel: all but those of rolling shutters do.
+
+    Args:
+        means: float32 [..., N, 3], one for all cameras; the other tensors are on the same device.
+        frames: float32 [..., N, 3, 3], whose rows are the Gaussian's axes, over their standard deviations.
+        colors: float32 [..., C, N, D].
+        opacities: float32 [..., C, N].
+        rays: float32 [..., C, height, width, 6], origins and directions in space. Directions have any length; where one
+            is zero, there is no ray, and nothing is drawn.
+        tile_size: side of a tile in pixels, 1 to 32.
+        isect_offsets: int32 [..., C, rows, columns], of `isect_offset_encode`, with as many tiles as the image needs.
+        flatten_ids: int32 [L], of `isect_tiles`.
+        backgrounds: float32 [..., C, D], or [D] for all images; None: zeros.
+        masks: bool [..., C, rows, columns]; tiles where it is False show the background and give no gradients.
+
+    Returns:
+        Colours [..., C, height, width, D], and opacities [..., C, height, width, 1].
+
+    Raises:
+        TypeError, ValueError: if a type, shape or value is wrong.
+        NotImplementedError: if rays require a gradient.
+        RuntimeError: on CUDA, for gradients, where torch.use_deterministic_algorithms forbids them.
+        torch.OutOfMemoryError: if images of a gigabyte or more do not fit into memory.
+        IncompatibleArtifactError: if there are no usable kernels for this device.
+    """
+    check_tensor("means", means)
+    for name, tensor, least, words in (
+        ("means", means, 2, "[..., N, 3]"), ("frames", frames, 3, "[..., N, 3, 3]"),
+        ("rays", rays, 4, "[..., C, height, width, 6]"),
+    ):  # fmt: skip
+        check_tensor(name, tensor, means)
+        check_dimensions(name, tensor, least, words)
+    if rays.requires_grad and torch.is_grad_enabled():
+        raise NotImplementedError("rays require a gradient, and there is no gradient by rays; pass rays.detach()")
+    *sets, count, _ = means.shape
+    cameras, height, width = rays.shape[-4:-1]
+    images = (*sets, cameras)
+    check_shape("means", means, (*sets, count, 3), "[..., N, 3]")
+    check_shape("frames", frames, (*sets, count, 3, 3), "[..., N, 3, 3]")
+    check_shape("rays", rays, (*images, height, width, 6), "[..., C, height, width, 6]")
+    check_blending(
+        {"means": (means[..., None, :, :].expand(*images, count, 3), (3,))}, colors, opacities,
+        (width, height, tile_size), isect_offsets, flatten_ids, backgrounds, masks, packed=False,
+    )  # fmt: skip
+    _kernels.require_for(means, frames, colors, opacities, backgrounds)
+    total, channels, (rows, columns) = math.prod(images), colors.shape[-1], isect_offsets.shape[-2:]
+    check_memory(total, height, width, channels, means.device)
+    image, alphas, _ = torch.ops.splat.rasterize_along_rays(
+        shaped(means, math.prod(sets), count, 3),
+        shaped(frames, math.prod(sets), count, 3, 3),
+        shaped(colors, total, count, channels),
+        shaped(opacities, total, count),
+        shaped(rays, total, height, width, 6),
+        None if backgrounds is None else for_images(backgrounds, images, channels),
+        None if masks is None else shaped(masks, total, rows, columns),
+        tile_size,
+        shaped(isect_offsets, total, rows, columns),
+        flatten_ids,
+    )
+    return shaped(image, *images, height, width, channels), shaped(alphas, *images, height, width, 1)

@@ -1,0 +1,99 @@
+"""What `rasterization` does otherwise for lenses, shutters and rays: its arguments, and the unscented transform.
+
+Shapes: `...` leading batch dimensions, C cameras of each batch, N Gaussians.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from .arguments import LensArguments, ProjectionSettings, Sizes
+from .harmonics import spherical_harmonics
+from .lens_cameras import LensCameras, check_constant, check_lens_cameras
+from .packing import Splats
+from .projection import Colors, GaussianParameters
+from .projection_ut import DEFAULT_PARAMETERS, project_unscented
+
+_LENS_ARGUMENTS: Final = (
+    "radial_coeffs", "tangential_coeffs", "thin_prism_coeffs", "ftheta_coeffs", "rolling_shutter", "viewmats_rs",
+)  # fmt: skip
+
+
+def check_lens_options(
+    with_ut: bool,
+    with_eval3d: bool,
+    others: dict[str, Any],
+    sizes: Sizes,
+    means: Tensor,
+    viewmats: Tensor,
+    Ks: Tensor,
+    settings: ProjectionSettings,
+    camera_model: str,
+    given: LensArguments,
+) -> LensCameras:
+    """Check the cameras of `rasterization` with the unscented transform or rays, and what goes with these.
+
+    `others` are arguments by name that do not, unless they are None or False; gsplat refuses most of them too.
+
+    Raises:
+        TypeError, ValueError: one is wrong, or does not fit the others.
+        NotImplementedError: one requires a gradient that there is not.
+    """
+    for name, value in zip(_LENS_ARGUMENTS, given, strict=True):
+        if value is not None and getattr(value, "name", "") != "GLOBAL" and not with_ut:
+            raise ValueError(f"{name} needs with_ut=True: the plain projection has no lenses and shutters; found False")
+    option = "with_ut" if with_ut else "with_eval3d"
+    for name, value in others.items():
+        if value is not None and value is not False:
+            found, without = ("True", "False") if value is True else ("a tensor", "None")
+            raise ValueError(f"{name} must be {without} with {option}=True, found {found}; leave one of them out")
+    if with_eval3d:
+        check_constant("viewmats", viewmats, means)
+    size = settings.width, settings.height
+    return check_lens_cameras(sizes, means, viewmats, Ks, *size, camera_model, given)
+
+
+def project_splats_unscented(
+    gaussians: GaussianParameters,
+    cameras: LensCameras,
+    sizes: Sizes,
+    settings: ProjectionSettings,
+    colors: Colors | None,
+) -> tuple[Splats, Tensor, Tensor]:
+    """All pairs, [..., C, N, *], their colours if those are harmonics, and how many are not finite.
+
+    Only opacities and colours have gradients, and through the directions of harmonics means and poses.
+    """
+    quats, scales, opacities = gaussians.quats, gaussians.scales, gaussians.opacities
+    assert quats is not None
+    assert scales is not None
+    assert opacities is not None
+    found = project_unscented(gaussians.means, quats, scales, opacities, cameras, sizes, settings, DEFAULT_PARAMETERS)
+    seen, invalid = (found.radii > 0).all(-1), found.invalid
+    shaded = found.depths.new_zeros(*found.depths.shape, 0)
+    if colors is not None:
+        values = colors.for_images
+        used = values if colors.degree is None else values[..., : (colors.degree + 1) ** 2, :].flatten(-2)
+        finite = used.detach().isfinite().all(-1)
+        invalid, seen = invalid | (seen & ~finite), seen & finite
+        if colors.degree is not None:
+            places = _places(cameras.viewmats)
+            if cameras.viewmats_rs is not None:
+                places = (places + _places(cameras.viewmats_rs)) / 2
+            directions = gaussians.means[..., None, :, :] - places.reshape(*sizes.batch, sizes.cameras, 1, 3)
+            harmonics = spherical_harmonics(colors.degree, directions, values, masks=seen)
+            shaded = torch.where(seen[..., None], (harmonics + 0.5).clamp_min(0.0), 0.0)
+    radii = torch.where(seen[..., None], found.radii, 0)
+    shown = opacities[..., None, :].expand(found.depths.shape)
+    shown = shown * found.compensations if settings.antialiased else shown
+    return Splats(radii, found.means2d, found.depths, found.conics, shown), shaded, invalid.sum()
+
+
+def _places(viewmats: Tensor) -> Tensor:
+    """Where cameras are, [I, 3]. Sums, since torch can be set to compute products with less precision."""
+    back, _ = torch.linalg.inv_ex(viewmats[..., :3, :3])
+    places: Tensor = -(back * viewmats[..., None, :3, 3]).sum(-1)
+    return places
