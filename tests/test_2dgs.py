@@ -146,10 +146,9 @@ def test_normals_of_the_surface_are_those_of_gsplat(depth_mode: str) -> None:
     torch.testing.assert_close(
         normals, utils.depth_to_normal(depths, torch.linalg.inv(views), scene["Ks"]), atol=1e-3, rtol=1e-3
     )
-    of_one = whole(
-        {**scene, "viewmats": views[:1], "Ks": scene["Ks"][:1]}, colors=colors, render_mode="RGB+ED", depth_mode=depth_mode
-    )
-    assert torch.equal(of_one[3], normals[0])  # as gsplat: no dimension for one camera
+    scene |= {"viewmats": views[:1], "Ks": scene["Ks"][:1]}
+    of_one = whole(scene, colors=colors, render_mode="RGB+ED", depth_mode=depth_mode)[3]
+    assert torch.equal(of_one, normals[0])  # as in gsplat, without a dimension of one camera
 
 
 def test_absolute_gradients_and_those_for_densification() -> None:

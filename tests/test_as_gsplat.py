@@ -250,6 +250,17 @@ def test_a_cuda_device_is_the_cpu() -> None:
     assert made[4].dtype == torch.float64
 
 
+def test_what_goes_to_the_gpu_can_be_written_to() -> None:
+    """A copy on the GPU has memory of its own, of which an expanded tensor has too little."""
+    with OnTheCpu():
+        row = torch.ones(1, 3)
+        for there in (row.expand(2, 3).cuda(), row.expand(2, 3).to("cuda"), row.expand(2, 3).to(torch.zeros(1))):
+            there[0] = 2
+            assert there.tolist() == [[2] * 3, [1] * 3]
+        assert row.cuda() is row
+        assert row.to_sparse().cuda().is_sparse
+
+
 # Earlier releases, whose functions have other parameters and shapes
 
 

@@ -18,20 +18,21 @@ NOTHING_TO_DO: Final = ("reset_peak_memory_stats", "set_device", "synchronize")
 class OnTheCpu(TorchFunctionMode):
     """Within it, a CUDA device among the arguments of torch's functions is the CPU, and `Tensor.cuda` does nothing.
 
-    As with `device="cpu"`, what is already there is not copied.
+    As with `device="cpu"`, what is already there is not copied, unless it is expanded: a program may write to a copy.
     """
 
     def __torch_function__(
         self, function: Callable[..., Any], types: Sequence[Any], args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
         if function is Tensor.cuda or function is Tensor.pin_memory:
-            return args[0]
+            return with_own_memory(args[0])
         if function is Tensor.to and len(args) > 1 and type(args[1]) is int:
             args = (args[0], "cpu", *args[2:])
         named = {name: on_cpu(value) for name, value in kwargs.items()} if kwargs else {}
         if type(named.get("device")) is int:
             named["device"] = "cpu"
-        return function(*[on_cpu(value) for value in args], **named)
+        found = function(*[on_cpu(value) for value in args], **named)
+        return with_own_memory(found) if function is Tensor.to else found
 
 
 def on_cpu(value: Any) -> Any:
@@ -39,6 +40,13 @@ def on_cpu(value: Any) -> Any:
     if isinstance(value, (str, torch.device)) and str(value).partition(":")[0] == "cuda":
         return torch.device("cpu")
     return value
+
+
+def with_own_memory(tensor: Tensor) -> Tensor:
+    """The tensor, or a copy of one whose elements share memory."""
+    if tensor.layout != torch.strided or 0 not in tensor.stride():
+        return tensor
+    return tensor.clone(memory_format=torch.contiguous_format)
 
 
 def change(module: Any) -> None:
