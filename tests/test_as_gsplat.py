@@ -134,6 +134,7 @@ def test_the_list_is_what_is_replaced(tmp_path: Path) -> None:
             assert f"{module}.{name} " in printed
             assert f" splat.{name}\n" in printed
     assert "gsplat.distributed.cli " in printed
+    assert "fused_ssim.fused_ssim " in printed
     assert "gsplat.cuda._wrapper.rasterize_to_pixels_eval3d " in printed
 
 
@@ -226,6 +227,14 @@ def test_python_starts_as_it_would_have(tmp_path: Path) -> None:
     done = run_fresh(["-c", ""], cwd=tmp_path, env={"PYTHONPATH": AT_START, "SPLAT_AS_GSPLAT": "gpu"}, check=False)
     assert done.returncode != 0
     assert "SPLAT_AS_GSPLAT must be 1 or cpu, or unset; found 'gpu'" in done.stderr
+
+
+@pytest.mark.slow
+def test_fused_ssim_is_splat_s_though_the_package_is_installed(tmp_path: Path) -> None:
+    (tmp_path / "fused_ssim.py").write_text("fused_ssim = None")
+    script = "from fused_ssim import fused_ssim; print(fused_ssim.__module__)"
+    environ = {"PYTHONPATH": f"{AT_START}:{tmp_path}", "SPLAT_AS_GSPLAT": "cpu"}
+    assert run_fresh(["-c", script], cwd=tmp_path, env=environ).stdout == "splat.ops.image_loss\n"
 
 
 # The CPU in place of CUDA

@@ -79,6 +79,7 @@ def listing() -> list[str]:
     """What is replaced, a line each, after a title."""
     for name in (*FUNCTIONS, "gsplat.distributed"):
         import_module(name)
+    replaced["fused_ssim.fused_ssim"] = "splat.fused_ssim"  # by `at_start`
     title = f"gsplat {import_module('gsplat.version').__version__}, with splat {splat.__version__}:"
     return [title, *(f"  {name:<55} {ours}" for name, ours in replaced.items())]
 
