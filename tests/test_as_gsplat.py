@@ -299,7 +299,7 @@ def gsplat_of(version: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 @pytest.mark.parametrize("packed", [False, True])
-@pytest.mark.parametrize("version", ["1.4.0", "1.5.2"])
+@pytest.mark.parametrize("version", ["1.0.0", "1.4.0", "1.5.2"])
 def test_functions_have_the_shapes_of_the_release(version: str, packed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     gsplat: Any = gsplat_of(version, monkeypatch)
     s = random_scene(7, 60, 48, 36, size="mixed", views=("front", "inside")).arguments
@@ -309,7 +309,7 @@ def test_functions_have_the_shapes_of_the_release(version: str, packed: bool, mo
     )
     *ids, radii, means2d, depths, conics, _ = found
     assert len(ids) == (2 if packed else 0)
-    assert radii.shape == depths.shape + (() if version == "1.4.0" else (2,))
+    assert radii.shape == depths.shape + ((2,) if version == "1.5.2" else ())
     named = {"n_cameras": 2, "camera_ids": ids[0], "gaussian_ids": ids[1]} if packed else {}
     _, keys, flatten_ids = gsplat.isect_tiles(means2d, radii, depths, 16, 3, 3, packed=packed, **named)
     offsets = gsplat.isect_offset_encode(keys, n_cameras=2, tile_width=3, tile_height=3)
@@ -322,13 +322,24 @@ def test_functions_have_the_shapes_of_the_release(version: str, packed: bool, mo
     torch.testing.assert_close(picture, expected, rtol=0, atol=1e-6)
 
 
+def test_before_1_4_a_camera_is_ortho_or_not() -> None:
+    def proj(means, covars, Ks, width, height, ortho=False): ...  # type: ignore[no-untyped-def]
+
+    s = random_scene(7, 60, 48, 36).arguments
+    covars, _ = splat.quat_scale_to_covar_preci(s["quats"], s["scales"], compute_preci=False)
+    means, covars = splat.world_to_cam(s["means"], covars, s["viewmats"])
+    for ortho, model in ((True, "ortho"), (False, "pinhole")):
+        found = overlay._fitted(proj, splat.proj, (1, 3, 0))(means, covars, s["Ks"], 48, 36, ortho)
+        assert torch.equal(found[1], splat.proj(means, covars, s["Ks"], 48, 36, camera_model=model)[1])
+
+
 def test_functions_of_1_5_3_are_splat_s_own(monkeypatch: pytest.MonkeyPatch) -> None:
     assert gsplat_of("1.5.3+pt24cu124", monkeypatch).isect_tiles is splat.isect_tiles
 
 
-@pytest.mark.parametrize("version", ["1.3.0", "1.6.0"])
+@pytest.mark.parametrize("version", ["0.1.13", "1.6.0"])
 def test_another_release_is_an_error(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ImportError, match=f"needs gsplat 1.4 or 1.5, .* found {version}: pip install"):
+    with pytest.raises(ImportError, match=f"needs gsplat 1.0 to 1.5, .* found {version}: pip install"):
         gsplat_of(version, monkeypatch)
 
 

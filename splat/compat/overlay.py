@@ -86,9 +86,9 @@ def listing() -> list[str]:
 
 def _release(version: str) -> tuple[int, ...]:
     release = tuple(map(int, re.findall(r"\d+", version)[:3]))  # 1.5.3+pt24cu124 is a version, too
-    if release[:2] not in ((1, 4), (1, 5)):
+    if not (1, 0) <= release < (1, 6):
         raise ImportError(
-            f"splat.as_gsplat needs gsplat 1.4 or 1.5, whose functions it replaces; found {version}: "
+            f"splat.as_gsplat needs gsplat 1.0 to 1.5, whose functions it replaces; found {version}: "
             "pip install gsplat==1.5.3"
         )
     return release
@@ -100,12 +100,14 @@ def _fitted(theirs: Callable[..., Any], ours: Callable[..., Any], release: tuple
         return ours
     name, one_radius = theirs.__name__, release < (1, 5)
     if one_radius and name == "rasterization":
-        return gsplat14.rasterization
+        ours = gsplat14.rasterization
     signature = inspect.signature(theirs)
 
     @functools.wraps(theirs)
     def fitted(*args: Any, **kwargs: Any) -> Any:
         given = {RENAMED.get(each, each): value for each, value in signature.bind(*args, **kwargs).arguments.items()}
+        if given.pop("ortho", False):  # before 1.4
+            given["camera_model"] = "ortho"
         if one_radius and "radii" in given:
             given["radii"] = torch.stack([given["radii"]] * 2, dim=-1)
         found = ours(**given)
