@@ -32,7 +32,7 @@ ENVIRONMENTS = {
         gsplat==1.5.3 numpy<2 torchvision torchmetrics[image] tyro nerfview plyfile einops matplotlib
         scikit-learn viser tensorboard tensorly pyyaml imageio[ffmpeg] opencv-python-headless<4.11 kornia roma
         timm omegaconf easydict kiui videoio mediapy e3nn addict moviepy==1.0.3 evo natsort lpips diffusers
-        transformers colorspacious small_gicp tifffile scikit-image optree astor loguru
+        transformers colorspacious small_gicp tifffile scikit-image optree astor loguru splines
         """,
     ),
     # open3d is 400 MB, and not imported by a training; nor is the rest that is left out.
@@ -49,7 +49,7 @@ ENVIRONMENTS = {
     "1.3": (
         """
         gsplat==1.3.0 numpy<2 torchvision torchmetrics[image] nerfview omegaconf kornia viser pytorch-msssim
-        opencv-python-headless<4.11 scikit-learn
+        opencv-python-headless<4.11 scikit-learn matplotlib splines
         """,
     ),
 }
@@ -110,11 +110,11 @@ STEPS = f"{COMMON} --result_dir {{work}}"
 PSNR, LOSS = r"(PSNR: [\d.]+)", r"(Loss: \S+)"
 FITTING = "image_fitting.py --height 64 --width 64 --iterations 30"
 STUDIO = (
-    "-m nerfstudio.scripts.train {method} --vis tensorboard --output-dir {{work}} --max-num-iterations 20 "
-    "--pipeline.datamanager.cache-images cpu --data {{data}} nerfstudio-data --downscale-factor 1"
+    "-m nerfstudio.scripts.train {method} --machine.device-type cpu --vis tensorboard --output-dir {{work}} "
+    "--max-num-iterations 20 --pipeline.datamanager.cache-images cpu --data {{data}} nerfstudio-data "
+    "--downscale-factor 1"
 )
 LIGHT = "splatfacto-w-light=splatfactow.splatfactow_config:splatfactow_light_config"
-SPOTLESS = "spotless_trainer.py --train_keyword 0 --test_keyword 1 --no-semantics"
 FORK = "gsplat with kernels of its own"
 OLD = "functions of gsplat before 1.0"
 ROWS = (
@@ -123,10 +123,9 @@ ROWS = (
     example(*GSPLAT, "simple_trainer_2dgs", f"simple_trainer_2dgs.py {STEPS}", PSNR),
     example(*GSPLAT, "image_fitting 3dgs", FITTING, LOSS),
     example(*GSPLAT, "image_fitting 2dgs", f"{FITTING} --model_type 2dgs", LOSS),
-    studio("nerfstudio-project/nerfstudio", "50e0e3c70", "splatfacto, the package 1.1.5", "splatfacto"),
+    studio("nerfstudio-project/nerfstudio", "50e0e3c70", "splatfacto", "splatfacto"),
     studio("KevinXu02/splatfacto-w", "119a3bfb3", "trains", "splatfacto-w-light", f"NERFSTUDIO_METHOD_CONFIGS={LIGHT}"),
     example("nerfstudio-project/nerfview", "bd802d765", "trains", f"04_gsplat_training.py {STEPS}", PSNR, "1.4"),
-    example("lilygoli/SpotLessSplats", "98c782368", "trains", f"{SPOTLESS} {STEPS}", PSNR, "1.4"),
     example("jonstephens85/gsplat_3dgut", "6e9c7cb02", "trains", f"{TRAINER} default --disable_video {STEPS}", PSNR),
     renders("vye16/shape-of-motion", "697d462fd", "shape_of_motion"),
     renders("apple/ml-sharp", "1eaa04683", "ml_sharp"),
@@ -149,6 +148,7 @@ ROWS = (
     lacks("maturk/dn-splatter", "97588b429", OLD),
     lacks("WU-CVGL/BAD-Gaussians", "bdd8b3e2b", OLD),
     lacks("facebookresearch/goliath", "13095ad11", OLD),
+    lacks("lilygoli/SpotLessSplats", "98c782368", FORK),
     lacks("RongLiu-Leo/beta-splatting", "25d2db34d", FORK),
     lacks("carlinds/splatad", "1d51b72e9", FORK),
     lacks("yzslab/gaussian-splatting-lightning", "ee022aa82", FORK),
