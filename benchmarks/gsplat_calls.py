@@ -7,10 +7,11 @@ returns the picture that its renderer draws; that is compared with the one that 
 
 from __future__ import annotations
 
-import os
 import sys
+from importlib import import_module
 from importlib.util import find_spec
 from itertools import accumulate
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -18,24 +19,21 @@ import torch
 from torch import Tensor
 
 WIDTH, HEIGHT, FOCAL = 96, 64, 80.0
+MOST = 1e-5
 
-
-def gaussians() -> dict[str, Tensor]:
-    """Five hundred before the camera, with colours between 0 and 1."""
-    made = torch.Generator().manual_seed(0)
-    return {
-        "means": torch.randn(500, 3, generator=made) * 0.4 + torch.tensor([0.0, 0.0, 3.0]),
-        "quats": torch.nn.functional.normalize(torch.randn(500, 4, generator=made), dim=1),
-        "scales": torch.rand(500, 3, generator=made) * 0.1 + 0.01,
-        "opacities": torch.rand(500, generator=made) * 0.8 + 0.1,
-        "colors": torch.rand(500, 3, generator=made),
-    }
-
-
-G = SimpleNamespace(**gaussians())
+MADE = torch.Generator().manual_seed(0)
+G = SimpleNamespace(
+    means=torch.randn(500, 3, generator=MADE) * 0.4 + torch.tensor([0.0, 0.0, 3.0]),
+    quats=torch.nn.functional.normalize(torch.randn(500, 4, generator=MADE), dim=1),
+    scales=torch.rand(500, 3, generator=MADE) * 0.1 + 0.01,
+    opacities=torch.rand(500, generator=MADE) * 0.8 + 0.1,
+    colors=torch.rand(500, 3, generator=MADE),
+)
+"""The Gaussians, before the camera."""
 SH0 = (G.colors - 0.5) / 0.28209479177387814
 VIEW = torch.eye(4)
 K = torch.tensor([[FOCAL, 0, WIDTH / 2], [0, FOCAL, HEIGHT / 2], [0, 0, 1]])
+LENS = torch.tensor([FOCAL, FOCAL, WIDTH / 2, HEIGHT / 2])
 UNIT_K = K / torch.tensor([[WIDTH], [HEIGHT], [1.0]])
 
 
@@ -99,8 +97,7 @@ def depth_anything_3() -> Tensor:
     from depth_anything_3.model.utils.gs_renderer import render_3dgs
     from depth_anything_3.specs import Gaussians
 
-    parts = (G.means, G.scales, G.quats, SH0[..., None], G.opacities)
-    scene = Gaussians(*(each[None] for each in parts))
+    scene = Gaussians(*(each[None] for each in (G.means, G.scales, G.quats, SH0[..., None], G.opacities)))
     views, Ks = VIEW.expand(2, 4, 4), UNIT_K.expand(2, 3, 3)
     return render_3dgs(views, Ks, (HEIGHT, WIDTH), scene, num_view=2)[0][1].permute(1, 2, 0)
 
@@ -117,8 +114,7 @@ def anysplat() -> Tensor:
     parts |= {"scales": G.scales, "rotations": G.quats}
     scene = Gaussians(**{name: each[None] for name, each in parts.items()})
     decoder = DecoderSplattingCUDA(DecoderSplattingCUDACfg("splatting_cuda", [0.0, 0.0, 0.0], False))
-    near = torch.ones(1, 1)
-    drawn = decoder(scene, VIEW[None, None], UNIT_K[None, None], near, near * 100, (HEIGHT, WIDTH))
+    drawn = decoder(scene, VIEW[None, None], UNIT_K[None, None], None, None, (HEIGHT, WIDTH))
     return drawn.color[0, 0].permute(1, 2, 0)
 
 
@@ -126,9 +122,8 @@ def e_rayzer() -> Tensor:
     """Its renderer for cameras of OpenCV."""
     from erayzer_core.model import gaussians_renderer
 
-    intrinsics = torch.tensor([[FOCAL, FOCAL, WIDTH / 2, HEIGHT / 2]])
     found = gaussians_renderer.render_opencv_cam_gsplat(
-        inria_model(), HEIGHT, WIDTH, VIEW[None], intrinsics, sh_degree=0, bg_color=(0, 0, 0), render_depth=True
+        inria_model(), HEIGHT, WIDTH, VIEW[None], LENS[None], sh_degree=0, bg_color=(0, 0, 0), render_depth=True
     )
     return found["render"][0].permute(1, 2, 0)
 
@@ -139,9 +134,8 @@ def flash_world() -> Tensor:
 
     scene = torch.cat([G.means, G.opacities[:, None], G.scales, G.quats, SH0], dim=1).requires_grad_()
     flipped = VIEW * torch.tensor([1.0, -1, -1, 1])
-    intrinsics = torch.tensor([FOCAL, FOCAL, WIDTH / 2, HEIGHT / 2])
     colors, _ = gaussian_render(
-        scene[None], flipped[None, None], intrinsics[None, None], WIDTH, HEIGHT, use_checkpoint=True, bg_mode="black"
+        scene[None], flipped[None, None], LENS[None, None], WIDTH, HEIGHT, use_checkpoint=True, bg_mode="black"
     )
     colors.sum().backward()
     return (colors[0, 0].permute(1, 2, 0) + 1) / 2
@@ -157,15 +151,14 @@ def long_lrm() -> Tensor:
 
     parts = (G.means, SH0[:, None], G.scales.log(), G.quats, G.opacities.logit()[:, None])
     scene = [each[None].requires_grad_() for each in parts]
-    intrinsics = torch.tensor([FOCAL, FOCAL, WIDTH / 2, HEIGHT / 2])
-    picture = GaussianRenderer.apply(*scene, VIEW[None, None], intrinsics[None, None], WIDTH, HEIGHT, 0, 0.01, 100.0)
+    picture = GaussianRenderer.apply(*scene, VIEW[None, None], LENS[None, None], WIDTH, HEIGHT, 0, 0.01, 100.0)
     picture.sum().backward()
     return picture[0, 0]
 
 
 def sam_3d_objects() -> Tensor:
     """The renderer of its Gaussians, with gsplat as the backend; sparse convolutions are not called."""
-    os.environ["LIDRA_SKIP_INIT"] = "1"  # its own, for tools
+    instead("sam3d_objects.init")
     instead("spconv.pytorch", "SparseConvTensor")
     instead("kaolin.utils.testing", "check_tensor")
     from sam3d_objects.model.backbone.tdfy_dit.renderers import gaussian_render
@@ -203,27 +196,18 @@ def lyra() -> Tensor:
 
     options = SimpleNamespace(img_size=(HEIGHT, WIDTH), znear=0.01, zfar=100.0, get=lambda name, default: default)
     scene = torch.cat([G.means, G.opacities[:, None], G.scales, G.quats, G.colors], dim=1)
-    intrinsics = torch.tensor([FOCAL, FOCAL, WIDTH / 2, HEIGHT / 2])
-    found = GaussianRenderer(options).render(scene[None], VIEW.T[None, None], torch.zeros(3), intrinsics[None, None])
+    found = GaussianRenderer(options).render(scene[None], VIEW.T[None, None], torch.zeros(3), LENS[None, None])
     return found["images_pred"][0, 0].permute(1, 2, 0)
 
 
-def phys_twin() -> Tensor:
-    """Its renderer; what else the package imports is not called."""
+def inria_on_gsplat() -> Tensor:
+    """The first 3D Gaussian splatting program on gsplat, alone or in a package; CUDA extensions are not called."""
     instead("open3d")
     instead("diff_gaussian_rasterization", "GaussianRasterizationSettings", "GaussianRasterizer")
     instead("simple_knn._C", "distCUDA2")
-    from gaussian_splatting.gaussian_renderer import render
-
+    package = "gaussian_splatting." if Path("gaussian_splatting").is_dir() else ""
+    render = import_module(f"{package}gaussian_renderer").render
     return render(inria_camera(), inria_model(), None, torch.zeros(3))["render"][:3].permute(1, 2, 0)
-
-
-def inria_on_gsplat() -> Tensor:
-    """The first 3D Gaussian splatting program on gsplat; nearest neighbours in CUDA are not called."""
-    instead("simple_knn._C", "distCUDA2")
-    from gaussian_renderer import render
-
-    return render(inria_camera(), inria_model(), None, torch.zeros(3))["render"].permute(1, 2, 0)
 
 
 def inria_as_package() -> Tensor:
@@ -260,7 +244,7 @@ def drivestudio() -> Tensor:
         detach_keys=[], extras=None,
     )  # fmt: skip
     camera = dataclass_camera(VIEW, VIEW, K, HEIGHT, WIDTH)
-    trainer = SimpleNamespace(render_cfg=options, training=False)
+    trainer: Any = SimpleNamespace(render_cfg=options, training=False)
     found, _ = BasicTrainer.render_gaussians(trainer, scene, camera, render_mode="RGB+ED")
     return found["rgb_gaussians"]
 
@@ -269,11 +253,9 @@ def horizon_gs() -> Tensor:
     """Its renderer of explicit Gaussians."""
     from gaussian_renderer.render import render
 
+    model = SimpleNamespace(explicit_gs=True, gs_attr="3D", render_mode="RGB+ED", set_gs_mask=print, _gs_mask=None)
     explicit = (G.means, SH0[:, None], G.opacities[:, None], G.scales, G.quats, 0, None)
-    model = SimpleNamespace(
-        explicit_gs=True, gs_attr="3D", render_mode="RGB+ED", set_gs_mask=lambda *_: None, _gs_mask=None,
-        generate_explicit_gaussians=lambda mask: explicit,
-    )  # fmt: skip
+    model.generate_explicit_gaussians = lambda mask: explicit
     return render(inria_camera(), model, None, torch.zeros(3))["render"].permute(1, 2, 0)
 
 
@@ -281,9 +263,7 @@ def octree_anygs() -> Tensor:
     """Its renderer, after it projected the anchors by the low-level functions."""
     from gaussian_renderer.render import render
 
-    model = inria_model(
-        get_anchor=G.means, set_anchor_mask=lambda *_: None, _anchor_mask=torch.ones(500, dtype=torch.bool)
-    )
+    model = inria_model(get_anchor=G.means, set_anchor_mask=print, _anchor_mask=torch.ones(500, dtype=torch.bool))
     model.generate_neural_gaussians = lambda camera, seen, code: (
         G.means[seen], SH0[seen, None], G.opacities[seen, None], G.scales[seen], G.quats[seen], 0, None,
     )  # fmt: skip
@@ -312,7 +292,10 @@ def main(name: str) -> None:
     scene = (G.means, G.quats, G.scales, G.opacities, G.colors)
     background = torch.ones(1, 3) if name == "long_lrm" else None
     picture = splat.rasterization(*scene, VIEW[None], K[None], WIDTH, HEIGHT, backgrounds=background)[0][0]
-    print(f"{HEIGHT}x{WIDTH}, differs by at most {(drawn - picture).abs().max().item():.1e}", flush=True)
+    difference = (drawn - picture).abs().max().item()
+    print(f"differs by at most {difference:.1e}")
+    if not difference <= MOST:
+        sys.exit(f"splat's picture differs by more than {MOST}")
 
 
 if __name__ == "__main__":

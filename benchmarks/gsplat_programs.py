@@ -63,11 +63,11 @@ class Row(NamedTuple):
         commit: the one that was tried.
         what: what is run, or what it lacks here.
         environment: one of ENVIRONMENTS; none, if it is not run.
-        words: the program and its arguments; one word is a function of `gsplat_calls.py`.
+        words: the program and its arguments, or one word, a function of `gsplat_calls.py`.
         folder: where in the repository it is run.
         shows: what matches this shows that it worked, and what: its first group.
         beside: repositories on PYTHONPATH.
-        environ: NAME=VALUE.
+        methods: Nerfstudio's variable that names methods of extensions.
     """
 
     repository: str
@@ -78,7 +78,7 @@ class Row(NamedTuple):
     folder: str = "."
     shows: str = r"(differs by at most \S+)"
     beside: tuple[str, ...] = ()
-    environ: str = ""
+    methods: str = ""
 
 
 def renders(repository: str, commit: str, function: str, environment: str = "1.5", folder: str = ".") -> Row:
@@ -86,21 +86,15 @@ def renders(repository: str, commit: str, function: str, environment: str = "1.5
     return Row(repository, commit, "renders", environment, function, folder)
 
 
-def lacks(repository: str, commit: str, what: str) -> Row:
-    """A program that is not run, for the lack of something."""
-    return Row(repository, commit, what)
-
-
 def example(repository: str, commit: str, what: str, words: str, shows: str, environment: str = "1.5") -> Row:
     """One of gsplat's examples, or a program made from it."""
     return Row(repository, commit, what, environment, words, "examples", shows, ("rmbrualla/pycolmap",))
 
 
-def studio(repository: str, commit: str, what: str, method: str, environ: str = "") -> Row:
-    """A method of Nerfstudio; `environ` says where it is, if it is an extension."""
-    words = STUDIO.format(method=method)
-    beside = (repository,) if environ else ()
-    return Row(repository, commit, what, "1.4", words, ".", "(Training Finished)", beside, environ)
+def studio(repository: str, commit: str, method: str, where: str = "") -> Row:
+    """A method of Nerfstudio, and where an extension defines it."""
+    methods = f"{method}={where}" if where else ""
+    return Row(repository, commit, method, "1.4", STUDIO.format(method=method), ".", FINISHED, (repository,), methods)
 
 
 GSPLAT = ("nerfstudio-project/gsplat", "937e29912")
@@ -114,7 +108,8 @@ STUDIO = (
     "--max-num-iterations 20 --pipeline.datamanager.cache-images cpu --data {{data}} nerfstudio-data "
     "--downscale-factor 1"
 )
-LIGHT = "splatfacto-w-light=splatfactow.splatfactow_config:splatfactow_light_config"
+FINISHED = "(Training Finished)"
+LIGHT = "splatfactow.splatfactow_config:splatfactow_light_config"
 FORK = "gsplat with kernels of its own"
 OLD = "functions of gsplat before 1.0"
 ROWS = (
@@ -123,8 +118,8 @@ ROWS = (
     example(*GSPLAT, "simple_trainer_2dgs", f"simple_trainer_2dgs.py {STEPS}", PSNR),
     example(*GSPLAT, "image_fitting 3dgs", FITTING, LOSS),
     example(*GSPLAT, "image_fitting 2dgs", f"{FITTING} --model_type 2dgs", LOSS),
-    studio("nerfstudio-project/nerfstudio", "50e0e3c70", "splatfacto", "splatfacto"),
-    studio("KevinXu02/splatfacto-w", "119a3bfb3", "trains", "splatfacto-w-light", f"NERFSTUDIO_METHOD_CONFIGS={LIGHT}"),
+    studio("nerfstudio-project/nerfstudio", "50e0e3c70", "splatfacto"),
+    studio("KevinXu02/splatfacto-w", "119a3bfb3", "splatfacto-w-light", LIGHT),
     example("nerfstudio-project/nerfview", "bd802d765", "trains", f"04_gsplat_training.py {STEPS}", PSNR, "1.4"),
     example("jonstephens85/gsplat_3dgut", "6e9c7cb02", "trains", f"{TRAINER} default --disable_video {STEPS}", PSNR),
     renders("vye16/shape-of-motion", "697d462fd", "shape_of_motion"),
@@ -138,25 +133,25 @@ ROWS = (
     renders("facebookresearch/4DGT", "7844e005d", "four_dgt"),
     renders("Tencent-Hunyuan/HunyuanWorld-Mirror", "c61300e47", "hunyuan_world_mirror"),
     renders("nv-tlabs/lyra", "9fffc9adc", "lyra", folder="Lyra-1"),
-    renders("Jianghanxiao/PhysTwin", "44f17cc2d", "phys_twin"),
+    renders("Jianghanxiao/PhysTwin", "44f17cc2d", "inria_on_gsplat"),
     renders("liruilong940607/gaussian-splatting", "258123ab8", "inria_on_gsplat"),
     renders("yindaheng98/gaussian-splatting", "819cda1e1", "inria_as_package"),
     renders("OpenRobotLab/HorizonGS", "56f9c82a4", "horizon_gs"),
     renders("city-super/Octree-AnyGS", "eab692141", "octree_anygs", "1.4"),
     renders("Atticuszz/GsplatLoc", "bf6aebf75", "gsplat_loc"),
     renders("ziyc/drivestudio", "e59bda4fa", "drivestudio", "1.3"),
-    lacks("maturk/dn-splatter", "97588b429", OLD),
-    lacks("WU-CVGL/BAD-Gaussians", "bdd8b3e2b", OLD),
-    lacks("facebookresearch/goliath", "13095ad11", OLD),
-    lacks("lilygoli/SpotLessSplats", "98c782368", FORK),
-    lacks("RongLiu-Leo/beta-splatting", "25d2db34d", FORK),
-    lacks("carlinds/splatad", "1d51b72e9", FORK),
-    lacks("yzslab/gaussian-splatting-lightning", "ee022aa82", FORK),
-    lacks("BasisResearch/collab-splats", "966ed460e", FORK),
-    lacks("vuer-ai/feature-splatting", "ae46f37a5", "packages that are not on PyPI, and weights"),
-    lacks("uynitsuj/dig", "8b2280070", "packages that are not on PyPI"),
-    lacks("bdaiinstitute/embodied_gaussians", "9f8d1ff63", "a CUDA extension"),
-    lacks("borglab/gtsfm", "b8f24c757", "CUDA, without which it has no renderer"),
+    Row("maturk/dn-splatter", "97588b429", OLD),
+    Row("WU-CVGL/BAD-Gaussians", "bdd8b3e2b", OLD),
+    Row("facebookresearch/goliath", "13095ad11", OLD),
+    Row("lilygoli/SpotLessSplats", "98c782368", FORK),
+    Row("RongLiu-Leo/beta-splatting", "25d2db34d", FORK),
+    Row("carlinds/splatad", "1d51b72e9", FORK),
+    Row("yzslab/gaussian-splatting-lightning", "ee022aa82", FORK),
+    Row("BasisResearch/collab-splats", "966ed460e", FORK),
+    Row("vuer-ai/feature-splatting", "ae46f37a5", "packages that are not on PyPI, and weights"),
+    Row("uynitsuj/dig", "8b2280070", "packages that are not on PyPI"),
+    Row("bdaiinstitute/embodied_gaussians", "9f8d1ff63", "a CUDA extension"),
+    Row("borglab/gtsfm", "b8f24c757", "CUDA, without which it has no renderer"),
 )
 OTHERS = {"rmbrualla/pycolmap": "cc7ea4b73"}
 
@@ -174,7 +169,7 @@ def main() -> None:
     for row in ROWS:
         if not args.names or any(name in f"{row.repository} {row.what}" for name in args.names):
             result = ran(row, folder, data) if row.environment else "not run"
-            found.append([row.repository, row.commit[:9], row.what, result])
+            found.append([row.repository, row.commit, row.what, result])
             print(" | ".join(found[-1]), flush=True)
     table(["repository", "commit", "what", "result"], found)
 
@@ -195,9 +190,12 @@ def ran(row: Row, folder: Path, data: Path) -> str:
     """What the program said that shows that it worked, or its last line."""
     python = environment(row.environment, folder)
     for name, commit in (row[:2], *((name, OTHERS.get(name, row.commit)) for name in row.beside)):
+        git = ("git", "-C", str(folder / name))
         if not (folder / name).is_dir():
             subprocess.run(["git", "clone", "-q", f"https://github.com/{name}", folder / name], check=True)
-            subprocess.run(["git", "-C", folder / name, "checkout", "-q", commit], check=True)
+            subprocess.run([*git, "checkout", "-q", commit], check=True)
+        if subprocess.run([*git, "diff", "--quiet", "--diff-filter=M", commit, "--", "*.py"]).returncode:
+            return f"fails: the files of {name} are not those of {commit}"
     work = folder / "work" / re.sub(r"\W+", "-", f"{row.repository} {row.what}")
     work.mkdir(parents=True, exist_ok=True)
     words = row.words.format(data=data, work=work).split()
@@ -209,7 +207,7 @@ def ran(row: Row, folder: Path, data: Path) -> str:
         "PYTHONPATH": os.pathsep.join(str(folder / name) for name in row.beside),
         "TORCH_HOME": str(folder / "torch"),
         "COLUMNS": "200",
-        **dict([row.environ.split("=", 1)] if row.environ else []),
+        "NERFSTUDIO_METHOD_CONFIGS": row.methods,
     }
     with (work / "said.txt").open("w+") as said:
         try:
