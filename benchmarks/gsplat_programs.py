@@ -42,7 +42,7 @@ ENVIRONMENTS = {
         viser==0.2.7 timm==0.6.7 opencv-python-headless==4.10.0.84 splines==0.3.0 protobuf<=3.20.3 tensorboard
         tensorly appdirs av cryptography h5py imageio[ffmpeg] jaxtyping matplotlib mediapy msgpack msgpack-numpy
         plotly pyquaternion rich scikit-image wandb comet_ml pandas<3 trimesh pytorch-msssim pathos fpsample
-        rawpy newrawpy ninja requests scikit-learn pyngrok python-socketio
+        rawpy newrawpy ninja requests scikit-learn pyngrok python-socketio pillow<12
         """,
         "--no-deps nerfstudio==1.1.5",
     ),
