@@ -65,6 +65,8 @@ def train(local_rank, world_rank, world_size, args):
     strategy = MCMCStrategy(cap_max=60, refine_start_iter=3, refine_every=4, refine_stop_iter=args.steps)
     strategy.check_sanity(params, optimizers)
     state, losses = strategy.initialize_state(), []
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
     for step in range(args.steps):
         colors, _, info = picture(params, device)
         loss = (colors - torch.full((3,), 0.7, device="cuda")).square().mean()
@@ -74,6 +76,7 @@ def train(local_rank, world_rank, world_size, args):
             optimizer.zero_grad(set_to_none=True)
         strategy.step_post_backward(params, optimizers, state, step, info, lr=1e-3)
         losses.append(loss.item())
+    end.record()
     torch.cuda.synchronize()
     torch.save(dict(params), args.save)
     params = torch.load(args.save, map_location=device)
@@ -86,6 +89,7 @@ def train(local_rank, world_rank, world_size, args):
     process.start()
     export_splats(**{name: value.data for name, value in params.items()}, save_to=args.save + ".ply")
     found |= {"losses": losses, "count": len(params["means"]), "process": queue.get(), "version": gsplat.__version__}
+    found["seconds"] = start.elapsed_time(end) / 1e3
     process.join()
     print(json.dumps(found))
 
@@ -113,6 +117,7 @@ def test_a_program_that_names_cuda_trains_on_the_cpu(tmp_path: Path) -> None:
     assert found["process"] == "splat.ops.rendering"
     assert found["count"] > 40  # by MCMC, which relocates the dead ones
     assert found["losses"][-1] < 0.9 * found["losses"][0]
+    assert 0 < found["seconds"] < 1000
     params = torch.load(tmp_path / "saved.pt")
     view, K = torch.eye(4), torch.tensor([[40.0, 0, 24], [0, 40, 18], [0, 0, 1]])
     view[2, 3] = 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -49,6 +50,31 @@ def with_own_memory(tensor: Tensor) -> Tensor:
     return tensor.clone(memory_format=torch.contiguous_format)
 
 
+class Event:
+    """In place of `torch.cuda.Event`: the CPU has done what was called before."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.recorded = 0.0
+
+    def record(self, stream: Any = None) -> None:
+        """Note the time."""
+        self.recorded = time.perf_counter()
+
+    def elapsed_time(self, end_event: Event) -> float:
+        """Milliseconds until the other was recorded."""
+        return (end_event.recorded - self.recorded) * 1e3
+
+    def wait(self, stream: Any = None) -> None:
+        """Do nothing."""
+
+    def synchronize(self) -> None:
+        """Do nothing."""
+
+    def query(self) -> bool:
+        """Whether all is done."""
+        return True
+
+
 def change(module: Any) -> None:
     """Put the CPU in place of CUDA in `torch`, which has just been imported, for all threads."""
     OnTheCpu().__enter__()  # type: ignore[no-untyped-call]
@@ -70,5 +96,6 @@ def change(module: Any) -> None:
 
     threading.Thread.start = start_on_the_cpu  # type: ignore[assignment, method-assign]
     module.load = load_to_the_cpu
+    module.cuda.Event = Event
     for name in NOTHING_TO_DO:
         setattr(module.cuda, name, lambda *args, **kwargs: None)
