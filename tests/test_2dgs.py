@@ -87,11 +87,11 @@ def test_layouts_and_batches_of_2d_gaussians_give_the_same(render_mode: str) -> 
     *packed, packed_meta = whole(scene, packed=True, **options)
     batch = {name: each[None] if isinstance(each, Tensor) else each for name, each in scene.items()}
     *batched, _ = whole(batch, colors=torch.rand(60, 3, generator=torch.Generator().manual_seed(4))[None], **options)
-    for one, other, third in zip(images, packed, batched, strict=True):
-        assert (one is None) == (not render_mode.startswith("RGB+") and one is images[3])
+    for number, (one, other, third) in enumerate(zip(images, packed, batched, strict=True)):
+        assert (one is None) == (not render_mode.startswith("RGB+") and number == 3)
         if one is not None:
             assert torch.equal(one, other)
-            assert torch.equal(one, third[0])
+            assert torch.equal(one, third if number == 3 else third[0])
     assert images[0].shape == (2, 29, 41, {"RGB": 3, "D": 1, "ED": 1}.get(render_mode, 4))
     seen = (meta["radii"] > 0).all(-1)
     for name in ("means2d", "depths", "ray_transforms", "normals", "opacities"):
@@ -123,6 +123,9 @@ def test_normals_of_the_surface_are_those_of_gsplat(depth_mode: str) -> None:
     torch.testing.assert_close(
         normals, utils.depth_to_normal(depths, torch.linalg.inv(views), scene["Ks"]), atol=1e-3, rtol=1e-3
     )
+    scene |= {"viewmats": views[:1], "Ks": scene["Ks"][:1]}
+    of_one = whole(scene, colors=colors, render_mode="RGB+ED", depth_mode=depth_mode)[3]
+    assert torch.equal(of_one, normals[0])  # as in gsplat, without a dimension of one camera
 
 
 def test_absolute_gradients_and_those_for_densification() -> None:

@@ -75,15 +75,16 @@ def listing() -> list[str]:
     """What is replaced, a line each, after a title."""
     for name in (*FUNCTIONS, "gsplat.distributed"):
         import_module(name)
+    replaced["fused_ssim.fused_ssim"] = "splat.fused_ssim"  # by `at_start`
     title = f"gsplat {import_module('gsplat.version').__version__}, with splat {splat.__version__}:"
     return [title, *(f"  {name:<55} {ours}" for name, ours in replaced.items())]
 
 
 def _release(version: str) -> tuple[int, ...]:
     release = tuple(map(int, re.findall(r"\d+", version)[:3]))  # 1.5.3+pt24cu124 is a version, too
-    if release[:2] not in ((1, 4), (1, 5)):
+    if not (1, 0) <= release < (1, 6):
         raise ImportError(
-            f"splat.as_gsplat needs gsplat 1.4 or 1.5, whose functions it replaces; found {version}: "
+            f"splat.as_gsplat needs gsplat 1.0 to 1.5, whose functions it replaces; found {version}: "
             "pip install gsplat==1.5.3"
         )
     return release
@@ -95,12 +96,14 @@ def _fitted(theirs: Callable[..., Any], ours: Callable[..., Any], release: tuple
         return ours
     name, one_radius = theirs.__name__, release < (1, 5)
     if one_radius and name == "rasterization":
-        return gsplat14.rasterization
+        ours = gsplat14.rasterization
     signature = inspect.signature(theirs)
 
     @functools.wraps(theirs)
     def fitted(*args: Any, **kwargs: Any) -> Any:
         given = {RENAMED.get(each, each): value for each, value in signature.bind(*args, **kwargs).arguments.items()}
+        if given.pop("ortho", False):  # before 1.4
+            given["camera_model"] = "ortho"
         if one_radius and "radii" in given:
             given["radii"] = torch.stack([given["radii"]] * 2, dim=-1)
         found = ours(**given)

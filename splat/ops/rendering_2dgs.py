@@ -80,9 +80,10 @@ def rasterization_2dgs(
 
     Returns:
         The images [..., C, height, width, X] as of `rasterization`; opacities [..., C, height, width, 1]; normals
-        [..., C, height, width, 3] in world coordinates, weighted as colours are; surf_normals of the same shape, of the
-        surface that the depth shows, with "RGB+D" and "RGB+ED", else None; the distortion of the depth, and the median
-        depth (without depth in `render_mode`, of the last colour), [..., C, height, width, 1]; and `meta`, as of
+        [..., C, height, width, 3] in world coordinates, weighted as colours are; surf_normals, of the surface that the
+        depth shows, with "RGB+D" and "RGB+ED", else None, of the same shape, but as in gsplat without a first dimension
+        of 1; the distortion of the depth, and the median depth (without depth in `render_mode`, of the last colour),
+        [..., C, height, width, 1]; and `meta`, as of
         `rasterization`, with ray_transforms [*, 3, 3] and normals [*, 3] in place of conics, render_distort, and
         gradient_2dgs [*, 2], whose gradient is that of the centre in the image (see `rasterize_to_pixels_2dgs`).
 
@@ -139,6 +140,7 @@ def rasterization_2dgs(
     surf_normals = None
     if renders_color and renders_depth:
         surf_normals = _surface_normals(images[..., -1:] if depth_mode == "expected" else medians, rotations, Ks)
+        surf_normals = surf_normals.squeeze(0)  # programs for gsplat count on it
     meta: dict[str, Any] = {
         **meta_of_ids(visible if packed else None, sizes),
         "radii": radii,

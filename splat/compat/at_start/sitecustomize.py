@@ -1,5 +1,7 @@
 """With SPLAT_AS_GSPLAT set to 1 or cpu, the modules of gsplat get splat's functions as soon as they are imported.
 
+Programs for gsplat also import `fused_ssim`, a package of one CUDA kernel: that is splat's, installed or not.
+
 Every Python that a program starts reads this first (Python's documentation, "site"), so it imports neither torch nor
 splat itself: `overlay` and `cpu_device` come when gsplat and torch do. Unset, it does nothing.
 """
@@ -11,7 +13,10 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.machinery import ModuleSpec
+from importlib.util import spec_from_file_location
 from types import ModuleType
+
+HERE = os.path.dirname(__file__)  # noqa: PTH120, as pathlib takes a while to import
 
 
 class _AfterImport:
@@ -23,6 +28,8 @@ class _AfterImport:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
+        if name == "fused_ssim":
+            return spec_from_file_location(name, f"{HERE}/../fused_ssim.py")
         if name.partition(".")[0] == "gsplat":
             after = "overlay"
         elif name == "torch" and self.device == "cpu":
@@ -45,8 +52,8 @@ class _AfterImport:
 
 def _import_the_one_behind() -> None:
     """Import the `sitecustomize` that Python would have imported without this folder."""
-    this, here = sys.modules[__name__], os.path.dirname(__file__)  # noqa: PTH120, as pathlib takes a while to import
-    sys.path[:] = [folder for folder in sys.path if folder != here]
+    this = sys.modules[__name__]
+    sys.path[:] = [folder for folder in sys.path if folder != HERE]
     del sys.modules[__name__]
     try:
         import_module(__name__)
