@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import blending_checks
 import pytest
 import scenes
 import torch
@@ -23,12 +24,14 @@ from operator_arguments import (
     random_v,
 )
 from rasterize_reference import assert_near, by_reference
+from ray_reference import LEAVES, blend_along_rays, ray_arguments
 from scenes import Scene, random_scene
 from torch import Tensor
 
 import splat
 from splat import _kernels
 from splat.ops.intersection import intersection_keys
+from splat.ops.pixels_rays import rasterize_along_rays
 
 DEVICE = "cuda"
 
@@ -119,6 +122,22 @@ def test_images_and_gradients_are_those_of_the_reference(name: str) -> None:
                 expected, absolute = getattr(case.gradients, parameter), getattr(case.absolute, parameter)
                 assert_near(found, expected, absolute, parameter)
         assert_near(means2d_abs, case.absolute.means2d, case.absolute.means2d, "absgrad")
+
+
+@pytest.mark.parametrize("rays", ["pinhole", "lens", "rolling"])
+def test_images_along_rays_and_their_gradients_are_those_of_the_reference(rays: str) -> None:
+    given = ray_arguments(1, rays=rays)
+    *expected, doubtful = blend_along_rays(given)
+    v = blending_checks.random_v(expected, doubtful)
+    moved = on(DEVICE, given)
+    for found, wanted in zip(cpu(rasterize_along_rays(**moved)), expected, strict=True):
+        assert ((found - wanted).abs() * ~doubtful[..., None] <= 1e-4).all()
+    drawn = blending_checks.gradients(
+        lambda given: rasterize_along_rays(**given), moved, LEAVES, [each.to(DEVICE) for each in v]
+    )
+    wanted = blending_checks.gradients(lambda given: blend_along_rays(given)[:2], given, LEAVES, v)
+    for name, gradient in wanted.items():
+        blending_checks.assert_close(drawn[name].cpu(), gradient, name, 1e-3)
 
 
 def test_indices_out_of_range_are_survived() -> None:

@@ -105,6 +105,19 @@ def test_sets_of_gaussians_are_drawn_as_each_alone() -> None:
         assert all(torch.equal(found[name][i], expected[name]) for name in LEAVES)
 
 
+@pytest.mark.parametrize(("sets", "cameras", "count"), [(0, 2, 5), (2, 0, 5), (2, 2, 0)])
+def test_nothing_may_be_drawn(sets: int, cameras: int, count: int) -> None:
+    means, frames = torch.rand(sets, count, 3), torch.rand(sets, count, 3, 3)
+    colors, opacities = torch.rand(sets, cameras, count, 3), torch.rand(sets, cameras, count)
+    leaves = [each.requires_grad_() for each in (means, frames, colors, opacities)]
+    lists = torch.zeros(sets, cameras, 1, 1, dtype=torch.int32), torch.zeros(0, dtype=torch.int32)
+    background = torch.rand(3)
+    images = rasterize_along_rays(*leaves, torch.rand(sets, cameras, 4, 5, 6), 16, *lists, background)
+    assert torch.equal(images[0], background.expand(sets, cameras, 4, 5, 3))
+    found = torch.autograd.grad(images, leaves, [torch.ones_like(image) for image in images])
+    assert all(map(torch.equal, found, (torch.zeros_like(leaf) for leaf in leaves)))
+
+
 @pytest.mark.parametrize("rays", ["pinhole", "rolling"])
 def test_every_instruction_set_and_number_of_threads_gives_the_same_bits(rays: str) -> None:
     arguments = ray_arguments(5, count=200, rays=rays)

@@ -56,8 +56,7 @@ void rasterize_along_rays_backward(const AlongRaysInputs& in, const RasterizeGra
       for (int64_t c = 0; c < channels; ++c) out.colors[channels * id + c] += slot[kRaySums + c];
     });
   });
-  const int64_t rows = in.cameras == 0 ? 0 : in.lists.count / in.cameras;
-  parallel_for(rows, 4096, [&](int64_t begin, int64_t end) {
+  parallel_for(in.sets * in.gaussians, 4096, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) finish_along_rays(in, row, sums.get(), out);
   });
 }

@@ -27,8 +27,7 @@ cudaError_t launch_differentiate_along_rays(cudaStream_t stream, const AlongRays
     return launch_each(stream, kernels::patch_threads(in.lists), kernels::differentiate_rays, in, loaded, gradients,
                        out.colors, sums, first, channels);
   }));
-  const int64_t rows = in.cameras == 0 ? 0 : in.lists.count / in.cameras;
-  return launch_each(stream, rows, kernels::finish_rays, in, sums, out);
+  return launch_each(stream, in.sets * in.gaussians, kernels::finish_rays, in, sums, out);
 }
 
 }  // namespace splat

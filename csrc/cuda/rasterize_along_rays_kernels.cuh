@@ -20,7 +20,7 @@ __global__ void load_ray_gaussians(AlongRaysInputs in, RayGaussian* gaussians) {
 
 __global__ void finish_rays(AlongRaysInputs in, const float* sums, AlongRaysGradientOutputs out) {
   const int64_t row = thread_index();
-  if (row < in.lists.count / in.cameras) finish_along_rays(in, row, sums, out);
+  if (row < in.sets * in.gaussians) finish_along_rays(in, row, sums, out);
 }
 
 // For ray_gaussian.h.
@@ -105,7 +105,8 @@ static __device__ __forceinline__ bool may_touch(const RayGaussian& g, const Pat
   // The nearest of the directions between the middles of the left and the right side.
   const float s = clamp(-(x * across_x + y * across_y) / (across_x * across_x + across_y * across_y + 1e-30f), -1, 1);
   const float near_x = x + s * across_x, near_y = y + s * across_y;
-  const float depth = absolute(dot(g.c, patch.middle, Fused())) + absolute(dot(g.c, patch.across, Fused())) + absolute(dot(g.c, patch.down, Fused()));
+  const float depth = absolute(dot(g.c, patch.middle, Fused())) + absolute(dot(g.c, patch.across, Fused())) +
+                      absolute(dot(g.c, patch.down, Fused()));
   const float bound = g.reach * depth + square_root(down_x * down_x + down_y * down_y) + g.margin * patch.rest;
   return !(near_x * near_x + near_y * near_y > bound * bound);
 }

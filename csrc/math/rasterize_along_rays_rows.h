@@ -9,7 +9,7 @@ struct AlongRaysInputs {
   RasterizeInputs lists;         // without means and conics
   const float *means, *frames;   // [sets, gaussians, 3], [sets, gaussians, 3, 3]
   const float* rays;             // [images, height, width, 6]
-  int64_t gaussians, cameras;    // of each set; images are [sets, cameras]
+  int64_t sets, gaussians, cameras;  // gaussians and cameras of each set; images are [sets, cameras]
 };
 
 // What the pixels of a Gaussian add up to: add_ray_sums in ray_gaussian.h. Colours follow in a slot.

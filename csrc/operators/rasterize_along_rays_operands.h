@@ -19,6 +19,7 @@ struct AlongRaysOperands {
             means.const_data_ptr<float>(),
             frames.const_data_ptr<float>(),
             rays.const_data_ptr<float>(),
+            sets,
             means.size(1),
             sets == 0 ? 0 : common.images / sets};
   }
