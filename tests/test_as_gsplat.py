@@ -54,7 +54,7 @@ def picture(params, device):
 def train(local_rank, world_rank, world_size, args):
     torch.manual_seed(0)
     torch.cuda.set_device(local_rank)
-    device = f"cuda:{local_rank}"
+    device = f"cuda:{torch.cuda.current_device()}"
     sizes = {"means": [3], "quats": [4], "scales": [3], "opacities": [], "sh0": [1, 3], "shN": [3, 3]}
     params = torch.nn.ParameterDict({k: torch.nn.Parameter(torch.randn(40, *v) * 0.4) for k, v in sizes.items()})
     params["scales"].data -= 2

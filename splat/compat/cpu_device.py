@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-NOTHING_TO_DO: Final = ("reset_peak_memory_stats", "set_device", "synchronize")
+NOTHING_TO_DO: Final = ("ipc_collect", "reset_peak_memory_stats", "set_device", "synchronize")
 """Functions of torch.cuda that are errors without CUDA, and that programs call in passing."""
 
 
@@ -97,5 +97,6 @@ def change(module: Any) -> None:
     threading.Thread.start = start_on_the_cpu  # type: ignore[assignment, method-assign]
     module.load = load_to_the_cpu
     module.cuda.Event = Event
+    module.cuda.current_device = lambda: 0
     for name in NOTHING_TO_DO:
         setattr(module.cuda, name, lambda *args, **kwargs: None)
