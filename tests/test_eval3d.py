@@ -14,7 +14,8 @@ from unscented_cases import LENSES, moved
 import splat
 from splat import RollingShutterType, UnscentedTransformParameters
 from splat.ops.arguments import Sizes
-from splat.ops.lens_cameras import camera_rays, check_lens_cameras
+from splat.ops.lens_arguments import check_lens_cameras
+from splat.ops.lens_cameras import camera_rays
 from splat.ops.projection import rotation_matrices
 
 WIDTH, HEIGHT, COUNT = 40, 30, 60

@@ -16,7 +16,8 @@ import splat
 from splat import FThetaPolynomialType, RollingShutterType, UnscentedTransformParameters
 from splat.ops import projection_ut
 from splat.ops.arguments import Sizes
-from splat.ops.lens_cameras import LensCameras, camera_rays, check_lens_cameras
+from splat.ops.lens_arguments import check_lens_cameras
+from splat.ops.lens_cameras import LensCameras, camera_rays
 
 WIDTH, HEIGHT = 64, 48
 ROLLING = [each for each in RollingShutterType if each.name != "GLOBAL"]

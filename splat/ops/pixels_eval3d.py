@@ -12,7 +12,8 @@ from torch import Tensor
 from .arguments import RollingShutterType, Sizes, check_scene, without_ftheta
 from .autocast import in_float32
 from .checks import MAX_SIDE, positive_int
-from .lens_cameras import LensCameras, camera_rays, check_constant, check_lens_cameras
+from .lens_arguments import check_constant, check_lens_cameras
+from .lens_cameras import LensCameras, camera_rays
 from .pixels_rays import rasterize_along_rays
 from .projection import GaussianParameters, rotation_matrices
 from .projection_ut import DEFAULT_PARAMETERS, checked_parameters

@@ -18,7 +18,8 @@ from torch import Tensor
 from .arguments import ProjectionSettings, RollingShutterType, Sizes, check_scene, without_ftheta
 from .autocast import in_float32
 from .defaults import EPS2D, FAR_PLANE, NEAR_PLANE
-from .lens_cameras import Camera, LensCameras, check_lens_cameras
+from .lens_arguments import check_lens_cameras
+from .lens_cameras import Camera, LensCameras
 from .lenses import FThetaLens
 from .projection import Projected, rotation_matrices
 

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from .arguments import LensArguments, ProjectionSettings, Sizes
 from .harmonics import spherical_harmonics
-from .lens_cameras import LensCameras, check_constant, check_lens_cameras
+from .lens_arguments import check_constant, check_lens_cameras
+from .lens_cameras import LensCameras
 from .packing import Splats
 from .projection import Colors, GaussianParameters
 from .projection_ut import DEFAULT_PARAMETERS, project_unscented
