@@ -2,7 +2,7 @@
 // sources of rasterize_block, rasterize_block_backward and rasterize_surfels; lanes.h says how those are compiled.
 //
 // An exponent is not fused: alphas that are cut off are the same everywhere but for the rounding of the power, and those
-// of intersect.
+// of intersect. Along rays it is fused: it has three times as many products.
 #pragma once
 
 #include "../math/blend.h"

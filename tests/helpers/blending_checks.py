@@ -37,8 +37,11 @@ def assert_close(found: Tensor, expected: Tensor, what: str, tolerance: float = 
     assert off <= tolerance * scale + 1e-6, f"{what}: off by {off:.3g}, the largest is {scale:.3g}"
 
 
-def assert_same_everywhere(draw: Callable[[], list[Tensor]], images: int) -> None:
-    """With AVX2 and AVX-512, and any number of threads, `draw` gives the same bits; with neither, nearly those."""
+def assert_same_everywhere(draw: Callable[[], list[Tensor]], images: int, decided: float = 0.0) -> None:
+    """With AVX2 and AVX-512, and any number of threads, `draw` gives the same bits; with neither, nearly those.
+
+    For a share `decided` of an image's values, another rounding may decide whether a Gaussian is drawn.
+    """
     used = torch.ops.splat.instruction_set("")
     runs = []
     try:
@@ -60,4 +63,6 @@ def assert_same_everywhere(draw: Callable[[], list[Tensor]], images: int) -> Non
     for run in runs[1:]:
         assert all(map(torch.equal, run, runs[0]))
     for one, other in zip(baseline[:images], runs[0], strict=False):
-        torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
+        off = (one - other).abs()
+        assert off.max() <= (1 / 255 if decided else 1e-4)
+        assert (off > 1e-4).double().mean() <= decided

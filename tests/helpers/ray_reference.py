@@ -13,15 +13,14 @@ Arguments = dict[str, Any]
 LEAVES = ("means", "frames", "colors", "opacities", "backgrounds")
 
 
-def rays_of(kind: str, width: int, height: int, generator: torch.Generator) -> Tensor:
-    """Rays [2, height, width, 6] of two cameras of a kind, of lengths from 0.5 to 2."""
+def rays_of(kind: str, width: int, height: int) -> Tensor:
+    """Rays [2, height, width, 6] of two cameras of a kind."""
     y, x = torch.meshgrid(torch.arange(height) + 0.5, torch.arange(width) + 0.5, indexing="ij")
     x, y = (x - width / 2) / width, (y - height / 2 - 1) / width
     bend = 1 + 0.5 * (x * x + y * y) if kind == "lens" else torch.ones_like(x)
     directions = torch.stack([bend * x, bend * y, torch.ones_like(x)], -1)
     if kind == "lens":
         directions[x * x + y * y > 0.2] = 0
-    directions = directions * (0.5 + 1.5 * torch.rand(height, width, 1, generator=generator))
     quats = torch.tensor([[1.0, 0.0, 0.0, 0.0], [1.0, 0.1, -0.2, 0.3]])
     origins = torch.tensor([[0.0, 0.0, 0.0], [0.3, -0.2, 0.1]])[:, None].expand(2, height, 3)
     rotations = splat.ops.projection.rotation_matrices(quats)[:, None].expand(2, height, 3, 3)
@@ -53,7 +52,7 @@ def ray_arguments(
     def uniform(low: float, high: float, *shape: int) -> Tensor:
         return low + (high - low) * torch.rand(shape, generator=generator)
 
-    made = rays_of(rays, width, height, generator)
+    made = rays_of(rays, width, height)
     means = torch.randn(count, 3, generator=generator) * torch.tensor([1.0, 0.7, 0.7]) + torch.tensor([0.0, 0.0, 4.0])
     sizes = {"tiny": (0.01, 0.03), "huge": (2.0, 5.0), "near": (0.5, 2.0), "needle": (0.02, 1.0)}.get(kind, (0.05, 0.5))
     if kind == "near":  # some of them around the camera
