@@ -23,7 +23,7 @@ SOURCE = os.environ.get("SPLAT_TEST_GSPLAT_SOURCE", "")
 NEEDS_SOURCE = pytest.mark.skipif(not SOURCE, reason="SPLAT_TEST_GSPLAT_SOURCE does not name gsplat's unpacked sdist")
 FILES = ("test_2dgs.py", "test_basic.py", "test_ftheta.py", "test_rasterization.py", "test_strategy.py")
 # For each test of gsplat the tests here that have its cases; none for what splat does not have at all.
-STRATEGIES = ["test_gsplat_s_default_strategy_trains_with_splat", "test_gsplat_s_mcmc_strategy_trains_with_splat"]
+STRATEGIES = ["test_gsplat_s_default_strategy_trains_with_splat", "test_the_mcmc_strategy_is_gsplat_s_in_each_step"]
 CASES: dict[str, list[str]] = {
     "test_basic.py::test_quat_scale_to_covar_preci": [
         "test_covariances_are_those_of_gsplat", "test_gradients_of_covariances_are_those_of_the_definition",

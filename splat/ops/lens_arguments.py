@@ -13,12 +13,9 @@ from torch import Tensor
 
 from .arguments import LensArguments, RollingShutterType, Sizes
 from .checks import check_shape, check_tensor, one_of
-from .lens_cameras import LensCameras
+from .lens_cameras import LENS_COEFFICIENTS, LensCameras
 from .lenses import FThetaCameraDistortionParameters, FThetaPolynomialType
 
-LENS_MODELS: Final = ("pinhole", "fisheye", "ftheta")
-"""The camera models of the unscented transform and of rays."""
-_RADIAL: Final = {"pinhole": 6, "fisheye": 4}
 _SHUTTERS: Final = tuple(each.name for each in RollingShutterType)
 
 
@@ -39,22 +36,21 @@ def check_lens_cameras(
         NotImplementedError: one requires a gradient.
     """
     radial_coeffs, tangential_coeffs, thin_prism_coeffs, ftheta_coeffs, rolling_shutter, viewmats_rs = given
-    one_of("camera_model", camera_model, LENS_MODELS)
-    radial = _RADIAL.get(camera_model)
+    counts = LENS_COEFFICIENTS[one_of("camera_model", camera_model, tuple(LENS_COEFFICIENTS))]
     tensors = {
-        "radial_coeffs": (radial_coeffs, radial),
-        "tangential_coeffs": (tangential_coeffs, 2 if camera_model == "pinhole" else None),
-        "thin_prism_coeffs": (thin_prism_coeffs, 4 if camera_model == "pinhole" else None),
+        "radial_coeffs": radial_coeffs,
+        "tangential_coeffs": tangential_coeffs,
+        "thin_prism_coeffs": thin_prism_coeffs,
     }
     images = (*sizes.batch, sizes.cameras)
     flat: list[Tensor | None] = []
-    for name, (tensor, count) in tensors.items():
-        if tensor is not None and count is None:
+    for (name, tensor), count in zip(tensors.items(), counts, strict=True):
+        if tensor is not None and count == 0:
             raise ValueError(f"{name} must be None for camera_model={camera_model!r}, whose lens has no such part")
-        if tensor is not None and count is not None:
+        if tensor is not None:
             check_constant(name, tensor, means)
             check_shape(name, tensor, (*images, count), f"[..., C, {count}] for camera_model={camera_model!r}")
-        flat.append(None if tensor is None or count is None else tensor.reshape(-1, count))
+        flat.append(None if tensor is None else tensor.reshape(-1, count))
     ftheta = None if ftheta_coeffs is None else _checked_ftheta(ftheta_coeffs)
     if (ftheta is None) == (camera_model == "ftheta"):
         needed = "FThetaCameraDistortionParameters" if ftheta is None else "None"

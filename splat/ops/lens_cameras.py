@@ -24,6 +24,10 @@ from .lenses import (
     fisheye_lens,
 )
 
+LENS_COEFFICIENTS: Final = {"pinhole": (6, 2, 4), "fisheye": (4, 0, 0), "ftheta": (0, 0, 0)}
+"""The camera models of the unscented transform and of rays: how many coefficients they have that are radial, tangential
+and of a thin prism.
+"""
 _SHUTTER_STEPS: Final = 10  # gsplat's
 _CHUNK: Final = 2**16  # pixels, whose rays are made together
 
@@ -164,13 +168,13 @@ class LensCameras:
         intrinsics = Intrinsics(K[0, 0], K[1, 1], K[0, 2], K[1, 2])
         if self.ftheta is not None:
             return FThetaLens(intrinsics.cx, intrinsics.cy, self.ftheta)
-        sizes = (6, 2, 4) if self.model == "pinhole" else (4,)
+        sizes = LENS_COEFFICIENTS[self.model]
         coefficients = tuple(
             factor
-            for values, size in zip(self.coefficients, sizes, strict=False)
+            for values, size in zip(self.coefficients, sizes, strict=True)
             for factor in (K.new_zeros(size) if values is None else values[image].detach().double()).unbind()
         )
-        if self.model == "fisheye":
+        if 2 not in sizes:  # without tangential ones
             return fisheye_lens(intrinsics, coefficients, self.width, self.height)
         return PinholeLens(intrinsics, coefficients if any(each is not None for each in self.coefficients) else None)
 
