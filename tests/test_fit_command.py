@@ -67,14 +67,14 @@ def test_a_picture_that_does_not_fit_into_memory_is_not_read(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fit_work, "available_memory", lambda: 50 << 20)
-    Image.new("RGB", (500, 400)).save(tmp_path / "a.png")
-    scene_file(tmp_path / "a.npz", changes={"images": np.zeros((9, 400, 500, 3), np.uint8)})
+    Image.new("RGB", (700, 400)).save(tmp_path / "a.png")
+    scene_file(tmp_path / "a.npz", changes={"images": np.zeros((9, 400, 700, 3), np.uint8)})
     for name, words, they in (("a.png", "a picture of", "it"), ("a.npz", "9 pictures of up to", "them")):
-        assert run(tmp_path / name, "-o", tmp_path / "a.ply", "--steps", "1") == 1
+        assert run(tmp_path / name, "-o", tmp_path / "a.ply", "--steps", "1", "--gaussians", "9") == 1
         err = capsys.readouterr().err
         needs = "needs about 0.1" if name == "a.png" else "need about 0.1"
         assert err == (
-            f"splat: {tmp_path / name}: {words} 0.2 megapixels {needs} GiB, found 0.0 GiB of memory; make {they} "
+            f"splat: {tmp_path / name}: {words} 0.3 megapixels {needs} GiB, found 0.0 GiB of memory; make {they} "
             "smaller first\n"
         )
     small = tmp_path / "b.png"
