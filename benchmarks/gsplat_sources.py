@@ -23,6 +23,10 @@ EXECUTED = (
     "IntersectTile.cu",
     "RasterizeToPixels3DGSFwd.cu",
     "RasterizeToPixels3DGSBwd.cu",
+)
+# And through lenses and along rays.
+WITH_LENSES = (
+    *EXECUTED,
     "ProjectionUT3DGSFused.cu",
     "RasterizeToPixelsFromWorld3DGSFwd.cu",
     "RasterizeToPixelsFromWorld3DGSBwd.cu",
@@ -56,8 +60,8 @@ def find_nvcc() -> str:
     return program
 
 
-def compile_ptx(folder: Path) -> Path:
-    """The files of EXECUTED in one, without assertions, with the rasterizers for 3 channels only.
+def compile_ptx(folder: Path, files: Sequence[str] = EXECUTED) -> Path:
+    """Some of the files in one, without assertions, with the rasterizers for 3 channels only.
 
     That, and loops that are not unrolled, save most of the time.
 
@@ -66,7 +70,7 @@ def compile_ptx(folder: Path) -> Path:
     """
     # A file instantiates its kernels at its end, in lines such as __INS__(3).
     others = re.compile(rf"^__INS__\((?!{CHANNELS}\))\d+\)$", re.MULTILINE)
-    texts = [(find_sources() / "csrc" / name).read_text(encoding="utf-8") for name in EXECUTED]
+    texts = [(find_sources() / "csrc" / name).read_text(encoding="utf-8") for name in files]
     folder.mkdir(parents=True, exist_ok=True)
     together = folder / "gsplat_executed.cu"
     together.write_text("\n".join(others.sub("", text) for text in texts), encoding="utf-8")

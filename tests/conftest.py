@@ -25,10 +25,8 @@ from folders import PACKAGES, REPOSITORY
 
 # Wheels that differ with the build of torch.
 BUILT_FOR_TORCH = {"wheel", "two_archs_wheel", "classic_wheel"}
-# Of what runs once, the longest is claimed first, so that no run is left with a long one at the end.
+# Of what runs once, the longest is claimed first, so that neither run is left with a long one at the end.
 LONGEST = {"test_survival.py", "test_command_line.py", "test_front_ends.py"}
-# Whether that is all that this run is for; a pytest that a test starts runs whatever it is told to.
-ONLY_ONCE = os.environ.pop("SPLAT_TEST_ONLY_ONCE", "")
 SIMT = {"simt_wheel", "simt_ptx"}  # what executes kernels
 # Tests that use one of these fixtures build something or run a program. Builds shared by many tests do not count.
 SLOW = {"run_python", "run_with_torch", "build_root", "small", "compiled_once", "older_ptx", "splat_wheel", *SIMT}
@@ -65,7 +63,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest selects by marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by their fixtures. Those that another run may claim come last, which balances the runs."""
+    """Mark tests by their fixtures. Those that the other run may claim come last, which balances the two runs."""
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
         if fixtures & SIMT:
@@ -79,13 +77,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if WITHOUT_TORCH and needs_torch:
             item.add_marker(pytest.mark.skip(reason="there is no torch here"))
     items.sort(key=lambda item: (once_group(item) is not None, once_group(item) not in LONGEST))
-    if ONLY_ONCE:
-        items[:] = [item for item in items if once_group(item) is not None]
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    """Deselect what another run has claimed."""
+    """Deselect what the other run has claimed."""
     group = once_group(item)
     if not group or take(group):
         return None
