@@ -15,6 +15,7 @@ import splat
 from splat import _kernels
 
 _kernels.require(torch.device("cpu"))
+pytestmark = pytest.mark.once
 
 CASES: dict[str, Arguments] = {
     "plain": {},
