@@ -1,11 +1,10 @@
-// The kernels of `rasterize_2dgs` and its gradient. A warp goes through its tile's list for a patch of pixels, alone: each
-// lane tests one disc of 32 against the patch, and then all lanes, being pixels, draw those that pass.
+// The kernels of `rasterize_2dgs` and its gradient.
 #pragma once
 
 #include "../math/rasterize_2dgs_rows.h"
 #include "../math/surfel.h"
 #include "grid_launch.h"
-#include "rasterize_tile.cuh"
+#include "patch_walk.cuh"
 
 namespace splat {
 namespace kernels {
@@ -20,15 +19,10 @@ __global__ void load_surfels(Rasterize2dgsInputs in, Surfel* surfels) {
   if (i < in.lists.count) surfels[i] = load_surfel(in.lists.means, in.ray_transforms, in.lists.opacities, i);
 }
 
-// The entry of the lists that a lane tests: its Gaussian, or -1 for none that touches the patch.
-static __device__ __forceinline__ int32_t touching(const RasterizeInputs& in, const Surfel* surfels, int64_t at,
-                                                   int32_t end, const Pixels& pixels) {
-  const int32_t id = at < end ? in.flatten_ids[at] : -1;
-  if (!exists(in, id)) return -1;
-  const Surfel& disc = surfels[id];
-  const bool touches = disc.right >= pixels.left && disc.left <= pixels.left + static_cast<float>(kPatchWidth - 1) &&
-                       disc.bottom >= pixels.top && disc.top <= pixels.top + static_cast<float>(kPatchHeight - 1);
-  return touches ? id : -1;
+// Whether a disc may be visible in the patch.
+static __device__ __forceinline__ bool may_touch(const Surfel& disc, const Pixels& pixels) {
+  return disc.right >= pixels.left && disc.left <= pixels.left + static_cast<float>(kPatchWidth - 1) &&
+         disc.bottom >= pixels.top && disc.top <= pixels.top + static_cast<float>(kPatchHeight - 1);
 }
 
 // What a disc is in a pixel.
@@ -59,7 +53,7 @@ static __device__ __forceinline__ SurfelBlend surfel_blend(const Surfel& disc, c
 __global__ void __launch_bounds__(kThreads, 1)
     rasterize_2dgs(Rasterize2dgsInputs in, const Surfel* surfels, Rasterize2dgsOutputs out, int64_t first_channel,
                    int channels) {
-  const int threads = tile_threads(in.lists.grid.tile_size), lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int threads = tile_threads(in.lists.grid.tile_size);
   const int64_t tile = thread_index() / threads;
   if (tile >= in.lists.tiles) return;  // whole warps
   const Pixels pixels = pixels_of(in.lists, tile, static_cast<int>(thread_index() % threads));
@@ -78,53 +72,40 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
   const auto finished = [&] { return left[0] <= kMinTransmittance && left[1] <= kMinTransmittance; };
 
-  for (int32_t rest = range.end - range.begin; rest > 0 && !__all_sync(kAllLanes, finished()); rest -= kWarp) {
-    const int32_t start = range.end - rest;
-    const int32_t mine = touching(in.lists, surfels, int64_t{start} + lane, range.end, pixels);
-    unsigned int bits = __ballot_sync(kAllLanes, mine >= 0);
-    for (; bits != 0; bits &= bits - 1) {
-      const int i = __ffs(static_cast<int>(bits)) - 1;
-      const int64_t id = __shfl_sync(kAllLanes, mine, i);
-      const Surfel disc = surfels[id];
-      const Three<float> h_u = column_plane(disc, pixels.x);
-      const float depth = in.depths[id];
-      const float* color = in.lists.colors + id * in.lists.channels + first_channel;
+  const auto touches = [&](int32_t id) { return may_touch(surfels[id], pixels); };
+  walk_forwards(in.lists, range, touches, finished, [&](int64_t id, int32_t place) {
+    const Surfel disc = surfels[id];
+    const Three<float> h_u = column_plane(disc, pixels.x);
+    const float depth = in.depths[id];
+    const float* color = in.lists.colors + id * in.lists.channels + first_channel;
 #pragma unroll
-      for (int p = 0; p < kLanePixels; ++p) {
-        const SurfelBlend blend = surfel_blend(disc, h_u, pixels.x, pixels.y[p]);
-        if (!blend.visible) continue;
-        const float before = left[p], next = fused(-blend.alpha, before, before), weight = blend.alpha * before;
-        left[p] = next;
-        if (!(next > kMinTransmittance)) continue;
-        distorted[p] += distortion(weight, depth, before, depths[p]);
-        depths[p] = fused(weight, depth, depths[p]);
-        if (before > kMedianTransmittance) {
-          median[p] = depth;
-          median_at[p] = start + i;
-        }
-        drawn[p] = next;
-        last[p] = start + i;
+    for (int p = 0; p < kLanePixels; ++p) {
+      const SurfelBlend blend = surfel_blend(disc, h_u, pixels.x, pixels.y[p]);
+      if (!blend.visible) continue;
+      const float before = left[p], next = fused(-blend.alpha, before, before), weight = blend.alpha * before;
+      left[p] = next;
+      if (!(next > kMinTransmittance)) continue;
+      distorted[p] += distortion(weight, depth, before, depths[p]);
+      depths[p] = fused(weight, depth, depths[p]);
+      if (before > kMedianTransmittance) {
+        median[p] = depth;
+        median_at[p] = place;
+      }
+      drawn[p] = next;
+      last[p] = place;
 #pragma unroll
-        for (int k = 0; k < kSurfelChannels; ++k) {
-          if (k < channels) blended[p][k] = fused(weight, color[k], blended[p][k]);
-        }
+      for (int k = 0; k < kSurfelChannels; ++k) {
+        if (k < channels) blended[p][k] = fused(weight, color[k], blended[p][k]);
       }
     }
-  }
+  });
 
   const int64_t image = image_of_tile(in.lists.grid, tile);
-  const float* background = in.lists.backgrounds + image * in.lists.channels + first_channel;
 #pragma unroll
   for (int p = 0; p < kLanePixels; ++p) {
     if (!pixels.inside[p]) continue;
     const int64_t pixel = pixels.index[p];
-    float* color = out.colors + pixel * in.lists.channels + first_channel;
-#pragma unroll
-    for (int k = 0; k < kSurfelChannels; ++k) {
-      if (k < channels) {
-        color[k] = in.lists.backgrounds == nullptr ? blended[p][k] : fused(drawn[p], background[k], blended[p][k]);
-      }
-    }
+    write_colors(in.lists, image, pixel, first_channel, channels, blended[p], drawn[p], out.colors);
     if (first_channel > 0) continue;
     out.alphas[pixel] = 1.0f - drawn[p];
     out.depth_sums[pixel] = depths[p];
@@ -174,91 +155,75 @@ __global__ void __launch_bounds__(kThreads, 1)
     const float background_light = by_background ? dot_from(0, all_channels, background, v_colors_of(p)) : 0.0f;
     behind[p] = transmittance[p] * (background_light - image(gradients.alphas, p));
   }
-  int32_t latest = last[0] > last[1] ? last[0] : last[1];
-  for (int step = kWarp / 2; step > 0; step /= 2) {
-    const int32_t other = __shfl_xor_sync(kAllLanes, latest, step);
-    latest = other > latest ? other : latest;
-  }
 
-  for (int32_t end = latest + 1; end > range.begin; end -= kWarp) {
-    const int32_t start = end - range.begin < kWarp ? range.begin : end - kWarp;
-    const int32_t mine = touching(in.lists, surfels, int64_t{start} + lane, end, pixels);
-    unsigned int bits = __ballot_sync(kAllLanes, mine >= 0);
-    while (bits != 0) {
-      const int i = kWarp - 1 - __clz(static_cast<int>(bits));
-      bits ^= 1u << i;
-      const int64_t id = __shfl_sync(kAllLanes, mine, i);
-      const Surfel disc = surfels[id];
-      const Three<float> h_u = column_plane(disc, pixels.x);
-      SurfelBlend blend[kLanePixels];
-      bool draws = false;
+  const auto touches = [&](int32_t id) { return may_touch(surfels[id], pixels); };
+  walk_backwards(in.lists, range, last, touches, [&](int64_t id, int32_t place) {
+    const Surfel disc = surfels[id];
+    const Three<float> h_u = column_plane(disc, pixels.x);
+    SurfelBlend blend[kLanePixels];
+    bool draws = false;
 #pragma unroll
-      for (int p = 0; p < kLanePixels; ++p) {
-        blend[p] = surfel_blend(disc, h_u, pixels.x, pixels.y[p]);
-        blend[p].visible = blend[p].visible && start + i <= last[p];
-        draws = draws || blend[p].visible;
-      }
-      if (!__any_sync(kAllLanes, draws)) continue;
-      const float depth = in.depths[id];
-      const float* color = in.lists.colors + id * all_channels + first_channel;
-      float sums[kSurfelSums] = {}, v_colors[kSurfelChannels] = {};
+    for (int p = 0; p < kLanePixels; ++p) {
+      blend[p] = surfel_blend(disc, h_u, pixels.x, pixels.y[p]);
+      blend[p].visible = blend[p].visible && place <= last[p];
+      draws = draws || blend[p].visible;
+    }
+    if (!__any_sync(kAllLanes, draws)) return;
+    const float depth = in.depths[id];
+    const float* color = in.lists.colors + id * all_channels + first_channel;
+    float sums[kSurfelSums] = {}, v_colors[kSurfelChannels] = {};
 #pragma unroll
-      for (int p = 0; p < kLanePixels; ++p) {
-        if (!blend[p].visible) continue;
-        const float odds = blend[p].alpha / (1.0f - blend[p].alpha), weight = odds * transmittance[p];
-        const float before = transmittance[p] + weight;
-        depths_left[p] -= weight * depth;
-        float product = v_distortion[p] * distortion_by_weight(depth, before, depths_left[p], depths[p], all_alpha[p]);
-#pragma unroll
-        for (int k = 0; k < kSurfelChannels; ++k) {
-          if (k < channels) product = fused(color[k], v_color[p][k], product);
-          v_colors[k] = fused(weight, v_color[p][k], v_colors[k]);
-        }
-        if (first && all_channels > kSurfelChannels) {
-          product += dot_from(kSurfelChannels, all_channels, color, v_colors_of(p));
-        }
-        const float light = transmittance[p] * product;
-        const float slope = blend[p].clamped ? 0.0f : odds * (light - behind[p]);
-        behind[p] = fused(odds, light, behind[p]);
-        transmittance[p] = before;
-        sums[14] += v_distortion[p] * distortion_by_depth(weight, before, all_alpha[p]);
-        if (median_at[p] == start + i) sums[14] += v_median[p];
-        sums[0] += slope;
-        if (blend[p].on_disc) {
-          const PlaneGradients<float> v = differentiate_hit(blend[p].hit, slope);
-          const float values[6] = {v.h_u.x, v.h_u.y, v.h_u.z, v.h_v.x, v.h_v.y, v.h_v.z};
-#pragma unroll
-          for (int j = 0; j < 3; ++j) {
-            sums[5 + j] += values[j];
-            sums[8 + j] += values[3 + j];
-            sums[11 + j] += pixels.x * values[j] + pixels.y[p] * values[3 + j];
-          }
-        } else {
-          const float v_x = -kFilterInverseVariance * slope * blend[p].dx;
-          const float v_y = -kFilterInverseVariance * slope * blend[p].dy;
-          sums[1] += v_x;
-          sums[2] += v_y;
-          sums[3] += absolute(v_x);
-          sums[4] += absolute(v_y);
-        }
-      }
+    for (int p = 0; p < kLanePixels; ++p) {
+      if (!blend[p].visible) continue;
+      const float odds = blend[p].alpha / (1.0f - blend[p].alpha), weight = odds * transmittance[p];
+      const float before = transmittance[p] + weight;
+      depths_left[p] -= weight * depth;
+      float product = v_distortion[p] * distortion_by_weight(depth, before, depths_left[p], depths[p], all_alpha[p]);
 #pragma unroll
       for (int k = 0; k < kSurfelChannels; ++k) {
-        const float sum = warp_sum(v_colors[k]);
-        if (lane == 0 && k < channels) add_to_global(out.colors + id * all_channels + first_channel + k, sum);
+        if (k < channels) product = fused(color[k], v_color[p][k], product);
+        v_colors[k] = fused(weight, v_color[p][k], v_colors[k]);
       }
-      if (!first) continue;
+      if (first && all_channels > kSurfelChannels) {
+        product += dot_from(kSurfelChannels, all_channels, color, v_colors_of(p));
+      }
+      const float light = transmittance[p] * product;
+      const float slope = blend[p].clamped ? 0.0f : odds * (light - behind[p]);
+      behind[p] = fused(odds, light, behind[p]);
+      transmittance[p] = before;
+      sums[14] += v_distortion[p] * distortion_by_depth(weight, before, all_alpha[p]);
+      if (median_at[p] == place) sums[14] += v_median[p];
+      sums[0] += slope;
+      if (blend[p].on_disc) {
+        const PlaneGradients<float> v = differentiate_hit(blend[p].hit, slope);
+        const float values[6] = {v.h_u.x, v.h_u.y, v.h_u.z, v.h_v.x, v.h_v.y, v.h_v.z};
 #pragma unroll
-      for (int j = 0; j < kSurfelSums; ++j) sums[j] = warp_sum(sums[j]);
-      if (lane != 0) continue;
-      if (sums[0] != 0.0f) add_to_global(out.opacities + id, sums[0] / disc.opacity);
-      for (int j = 0; j < 2; ++j) add_to_global(out.means + 2 * id + j, sums[1 + j]);
-      for (int j = 0; j < 2 && out.means_abs != nullptr; ++j) add_to_global(out.means_abs + 2 * id + j, sums[3 + j]);
-#pragma unroll
-      for (int j = 0; j < 9; ++j) add_to_global(out.ray_transforms + 9 * id + j, j < 6 ? -sums[5 + j] : sums[5 + j]);
-      add_to_global(out.depths + id, sums[14]);
+        for (int j = 0; j < 3; ++j) {
+          sums[5 + j] += values[j];
+          sums[8 + j] += values[3 + j];
+          sums[11 + j] += pixels.x * values[j] + pixels.y[p] * values[3 + j];
+        }
+      } else {
+        const float v_x = -kFilterInverseVariance * slope * blend[p].dx;
+        const float v_y = -kFilterInverseVariance * slope * blend[p].dy;
+        sums[1] += v_x;
+        sums[2] += v_y;
+        sums[3] += absolute(v_x);
+        sums[4] += absolute(v_y);
+      }
     }
-  }
+    add_warp_sums(v_colors, channels, out.colors + id * all_channels + first_channel);
+    if (!first) return;
+#pragma unroll
+    for (int j = 0; j < kSurfelSums; ++j) sums[j] = warp_sum(sums[j]);
+    if (lane != 0) return;
+    if (sums[0] != 0.0f) add_to_global(out.opacities + id, sums[0] / disc.opacity);
+    for (int j = 0; j < 2; ++j) add_to_global(out.means + 2 * id + j, sums[1 + j]);
+    for (int j = 0; j < 2 && out.means_abs != nullptr; ++j) add_to_global(out.means_abs + 2 * id + j, sums[3 + j]);
+#pragma unroll
+    for (int j = 0; j < 9; ++j) add_to_global(out.ray_transforms + 9 * id + j, j < 6 ? -sums[5 + j] : sums[5 + j]);
+    add_to_global(out.depths + id, sums[14]);
+  });
 }
 
 }  // namespace kernels

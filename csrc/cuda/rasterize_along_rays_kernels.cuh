@@ -1,9 +1,9 @@
-// The kernels of `rasterize_along_rays` and its gradient. A warp draws its patch of pixels as in rasterize_2dgs_kernels.cuh.
+// The kernels of `rasterize_along_rays` and its gradient.
 #pragma once
 
 #include "../math/ray_gaussian.h"
 #include "grid_launch.h"
-#include "rasterize_tile.cuh"
+#include "patch_walk.cuh"
 
 namespace splat {
 namespace kernels {
@@ -111,13 +111,6 @@ static __device__ __forceinline__ bool may_touch(const RayGaussian& g, const Pat
   return !(near_x * near_x + near_y * near_y > bound * bound);
 }
 
-// The entry of the lists that a lane tests: its Gaussian, or -1 for none that touches the patch.
-static __device__ __forceinline__ int32_t touching(const RasterizeInputs& in, const RayGaussian* gaussians, int64_t at,
-                                                   int32_t end, const PatchRays& patch) {
-  const int32_t id = at < end ? in.flatten_ids[at] : -1;
-  return exists(in, id) && may_touch(gaussians[id], patch) ? id : -1;
-}
-
 // What a Gaussian is in a pixel.
 struct RayBlend {
   RayView<float> view;
@@ -139,7 +132,7 @@ static __device__ __forceinline__ RayBlend ray_blend(const RayGaussian& g, const
 __global__ void __launch_bounds__(kThreads, 1)
     rasterize_rays(AlongRaysInputs in, const RayGaussian* gaussians, RasterizeOutputs out, int64_t first_channel,
                    int channels) {
-  const int threads = tile_threads(in.lists.grid.tile_size), lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int threads = tile_threads(in.lists.grid.tile_size);
   const int64_t tile = thread_index() / threads;
   if (tile >= in.lists.tiles) return;  // whole warps
   const int64_t image = image_of_tile(in.lists.grid, tile);
@@ -158,44 +151,31 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
   const auto finished = [&] { return left[0] <= kMinTransmittance && left[1] <= kMinTransmittance; };
 
-  for (int32_t rest = range.end - range.begin; rest > 0 && !__all_sync(kAllLanes, finished()); rest -= kWarp) {
-    const int32_t start = range.end - rest;
-    const int32_t mine = touching(in.lists, gaussians, int64_t{start} + lane, range.end, patch);
-    unsigned int bits = __ballot_sync(kAllLanes, mine >= 0);
-    for (; bits != 0; bits &= bits - 1) {
-      const int i = __ffs(static_cast<int>(bits)) - 1;
-      const int64_t id = __shfl_sync(kAllLanes, mine, i);
-      const RayGaussian g = gaussians[id];
-      const float* color = in.lists.colors + id * in.lists.channels + first_channel;
+  const auto touches = [&](int32_t id) { return may_touch(gaussians[id], patch); };
+  walk_forwards(in.lists, range, touches, finished, [&](int64_t id, int32_t place) {
+    const RayGaussian g = gaussians[id];
+    const float* color = in.lists.colors + id * in.lists.channels + first_channel;
 #pragma unroll
-      for (int p = 0; p < kLanePixels; ++p) {
-        const RayBlend blend = ray_blend(g, patch.rays[p], patch.moving);
-        if (!blend.visible) continue;
-        const float before = left[p], next = fused(-blend.alpha, before, before), weight = blend.alpha * before;
-        left[p] = next;
-        if (!(next > kMinTransmittance)) continue;
-        drawn[p] = next;
-        last[p] = start + i;
+    for (int p = 0; p < kLanePixels; ++p) {
+      const RayBlend blend = ray_blend(g, patch.rays[p], patch.moving);
+      if (!blend.visible) continue;
+      const float before = left[p], next = fused(-blend.alpha, before, before), weight = blend.alpha * before;
+      left[p] = next;
+      if (!(next > kMinTransmittance)) continue;
+      drawn[p] = next;
+      last[p] = place;
 #pragma unroll
-        for (int k = 0; k < kRayChannels; ++k) {
-          if (k < channels) blended[p][k] = fused(weight, color[k], blended[p][k]);
-        }
+      for (int k = 0; k < kRayChannels; ++k) {
+        if (k < channels) blended[p][k] = fused(weight, color[k], blended[p][k]);
       }
     }
-  }
+  });
 
-  const float* background = in.lists.backgrounds + image * in.lists.channels + first_channel;
 #pragma unroll
   for (int p = 0; p < kLanePixels; ++p) {
     if (!pixels.inside[p]) continue;
     const int64_t pixel = pixels.index[p];
-    float* color = out.colors + pixel * in.lists.channels + first_channel;
-#pragma unroll
-    for (int k = 0; k < kRayChannels; ++k) {
-      if (k < channels) {
-        color[k] = in.lists.backgrounds == nullptr ? blended[p][k] : fused(drawn[p], background[k], blended[p][k]);
-      }
-    }
+    write_colors(in.lists, image, pixel, first_channel, channels, blended[p], drawn[p], out.colors);
     if (first_channel > 0) continue;
     out.alphas[pixel] = 1.0f - drawn[p];
     out.last_ids[pixel] = last[p];
@@ -207,7 +187,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 __global__ void __launch_bounds__(kThreads, 1)
     differentiate_rays(AlongRaysInputs in, const RayGaussian* gaussians, RasterizeGradients gradients, float* v_colors,
                        float* all_sums, int64_t first_channel, int channels) {
-  const int threads = tile_threads(in.lists.grid.tile_size), lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int threads = tile_threads(in.lists.grid.tile_size);
   const int64_t tile = thread_index() / threads, all_channels = in.lists.channels;
   if (tile >= in.lists.tiles) return;
   const int64_t image = image_of_tile(in.lists.grid, tile);
@@ -234,68 +214,47 @@ __global__ void __launch_bounds__(kThreads, 1)
     const float background_light = by_background ? dot_from(0, all_channels, background, v_colors_of(p)) : 0.0f;
     behind[p] = transmittance[p] * (background_light - (by_alpha ? gradients.alphas[pixels.index[p]] : 0.0f));
   }
-  int32_t latest = last[0] > last[1] ? last[0] : last[1];
-  for (int step = kWarp / 2; step > 0; step /= 2) {
-    const int32_t other = __shfl_xor_sync(kAllLanes, latest, step);
-    latest = other > latest ? other : latest;
-  }
 
-  for (int32_t end = latest + 1; end > range.begin; end -= kWarp) {
-    const int32_t start = end - range.begin < kWarp ? range.begin : end - kWarp;
-    const int32_t mine = touching(in.lists, gaussians, int64_t{start} + lane, end, patch);
-    unsigned int bits = __ballot_sync(kAllLanes, mine >= 0);
-    while (bits != 0) {
-      const int i = kWarp - 1 - __clz(static_cast<int>(bits));
-      bits ^= 1u << i;
-      const int64_t id = __shfl_sync(kAllLanes, mine, i);
-      const RayGaussian g = gaussians[id];
-      RayBlend blend[kLanePixels];
-      bool draws = false;
+  const auto touches = [&](int32_t id) { return may_touch(gaussians[id], patch); };
+  walk_backwards(in.lists, range, last, touches, [&](int64_t id, int32_t place) {
+    const RayGaussian g = gaussians[id];
+    RayBlend blend[kLanePixels];
+    bool draws = false;
 #pragma unroll
-      for (int p = 0; p < kLanePixels; ++p) {
-        blend[p] = ray_blend(g, patch.rays[p], patch.moving);
-        blend[p].visible = blend[p].visible && start + i <= last[p];
-        draws = draws || blend[p].visible;
-      }
-      if (!__any_sync(kAllLanes, draws)) continue;
-      const float* color = in.lists.colors + id * all_channels + first_channel;
-      float sums[kRaySums] = {}, color_sums[kRayChannels] = {};
+    for (int p = 0; p < kLanePixels; ++p) {
+      blend[p] = ray_blend(g, patch.rays[p], patch.moving);
+      blend[p].visible = blend[p].visible && place <= last[p];
+      draws = draws || blend[p].visible;
+    }
+    if (!__any_sync(kAllLanes, draws)) return;
+    const float* color = in.lists.colors + id * all_channels + first_channel;
+    float sums[kRaySums] = {}, color_sums[kRayChannels] = {};
 #pragma unroll
-      for (int p = 0; p < kLanePixels; ++p) {
-        if (!blend[p].visible) continue;
-        const float odds = blend[p].alpha / (1.0f - blend[p].alpha), weight = odds * transmittance[p];
-        float product = 0.0f;
-#pragma unroll
-        for (int k = 0; k < kRayChannels; ++k) {
-          if (k < channels) product = fused(color[k], v_color[p][k], product);
-          color_sums[k] = fused(weight, v_color[p][k], color_sums[k]);
-        }
-        if (first && all_channels > kRayChannels) {
-          product += dot_from(kRayChannels, all_channels, color, v_colors_of(p));
-        }
-        const float light = transmittance[p] * product;
-        const float slope = blend[p].clamped ? 0.0f : odds * (light - behind[p]);
-        behind[p] = fused(odds, light, behind[p]);
-        transmittance[p] += weight;
-        if (patch.moving) {
-          add_ray_sums<true>(g, blend[p].view, patch.rays[p], slope, sums, Fused());
-        } else {
-          add_ray_sums<false>(g, blend[p].view, patch.rays[p], slope, sums, Fused());
-        }
-      }
+    for (int p = 0; p < kLanePixels; ++p) {
+      if (!blend[p].visible) continue;
+      const float odds = blend[p].alpha / (1.0f - blend[p].alpha), weight = odds * transmittance[p];
+      float product = 0.0f;
 #pragma unroll
       for (int k = 0; k < kRayChannels; ++k) {
-        const float sum = warp_sum(color_sums[k]);
-        if (lane == 0 && k < channels) add_to_global(v_colors + id * all_channels + first_channel + k, sum);
+        if (k < channels) product = fused(color[k], v_color[p][k], product);
+        color_sums[k] = fused(weight, v_color[p][k], color_sums[k]);
       }
-      if (!first) continue;
-#pragma unroll
-      for (int j = 0; j < kRaySums; ++j) {
-        const float sum = warp_sum(sums[j]);
-        if (lane == 0) add_to_global(all_sums + id * kRaySums + j, sum);
+      if (first && all_channels > kRayChannels) {
+        product += dot_from(kRayChannels, all_channels, color, v_colors_of(p));
+      }
+      const float light = transmittance[p] * product;
+      const float slope = blend[p].clamped ? 0.0f : odds * (light - behind[p]);
+      behind[p] = fused(odds, light, behind[p]);
+      transmittance[p] += weight;
+      if (patch.moving) {
+        add_ray_sums<true>(g, blend[p].view, patch.rays[p], slope, sums, Fused());
+      } else {
+        add_ray_sums<false>(g, blend[p].view, patch.rays[p], slope, sums, Fused());
       }
     }
-  }
+    add_warp_sums(color_sums, channels, v_colors + id * all_channels + first_channel);
+    if (first) add_warp_sums(sums, kRaySums, all_sums + id * kRaySums);
+  });
 }
 
 }  // namespace kernels
