@@ -9,13 +9,9 @@ namespace cpu {
 namespace {
 
 std::unique_ptr<Surfel[]> load_surfels(const Rasterize2dgsInputs& in) {
-  std::unique_ptr<Surfel[]> surfels(new Surfel[static_cast<size_t>(in.lists.count)]);
-  parallel_for(in.lists.count, 4096, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      surfels[i] = load_surfel(in.lists.means, in.ray_transforms, in.lists.opacities, i);
-    }
+  return make_records<Surfel>(in.lists.count, [&](int64_t i) {
+    return load_surfel(in.lists.means, in.ray_transforms, in.lists.opacities, i);
   });
-  return surfels;
 }
 
 SurfelScene surfel_scene(const Rasterize2dgsInputs& in, const Surfel* surfels) {

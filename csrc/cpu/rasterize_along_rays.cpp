@@ -9,11 +9,7 @@ namespace cpu {
 namespace {
 
 std::unique_ptr<RayGaussian[]> load_ray_gaussians(const AlongRaysInputs& in) {
-  std::unique_ptr<RayGaussian[]> gaussians(new RayGaussian[static_cast<size_t>(in.lists.count)]);
-  parallel_for(in.lists.count, 4096, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) gaussians[i] = load_ray_gaussian(in, i);
-  });
-  return gaussians;
+  return make_records<RayGaussian>(in.lists.count, [&](int64_t i) { return load_ray_gaussian(in, i); });
 }
 
 RayScene ray_scene(const AlongRaysInputs& in, const RayGaussian* gaussians) {

@@ -10,17 +10,23 @@
 namespace splat {
 namespace cpu {
 
-inline std::unique_ptr<GaussianRecord[]> gaussian_records(const RasterizeInputs& in) {
-  std::unique_ptr<GaussianRecord[]> records(new GaussianRecord[static_cast<size_t>(in.count)]);
-  parallel_for(in.count, 4096, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      // At most 126, so that the power of two is still a normal float.
-      const float limit = minimum(visible_exponent(in.opacities[i]) + kExponentSlack, 126.0f);
-      const ScaledConic conic = scaled_conic(in.conics[3 * i], in.conics[3 * i + 1], in.conics[3 * i + 2]);
-      records[i] = {in.means[2 * i], in.means[2 * i + 1], conic, in.opacities[i], limit, 0.0f};
-    }
+// What the rasterizers read of each Gaussian: record(i).
+template <class Record, class Make>
+std::unique_ptr<Record[]> make_records(int64_t count, const Make& record) {
+  std::unique_ptr<Record[]> records(new Record[static_cast<size_t>(count)]);
+  parallel_for(count, 4096, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) records[i] = record(i);
   });
   return records;
+}
+
+inline std::unique_ptr<GaussianRecord[]> gaussian_records(const RasterizeInputs& in) {
+  return make_records<GaussianRecord>(in.count, [&](int64_t i) -> GaussianRecord {
+    // At most 126, so that the power of two is still a normal float.
+    const float limit = minimum(visible_exponent(in.opacities[i]) + kExponentSlack, 126.0f);
+    const ScaledConic conic = scaled_conic(in.conics[3 * i], in.conics[3 * i + 1], in.conics[3 * i + 2]);
+    return {in.means[2 * i], in.means[2 * i + 1], conic, in.opacities[i], limit, 0.0f};
+  });
 }
 
 inline BlockScene block_scene(const RasterizeInputs& in, const GaussianRecord* records) {
