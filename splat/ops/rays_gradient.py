@@ -1,4 +1,4 @@
-"""Shape inference and the gradient of the operator `rasterize_along_rays`; registration.py has those of all others."""
+"""Shape inference and the gradient of the operator `rasterize_along_rays`; `registration` registers them."""
 
 from __future__ import annotations
 

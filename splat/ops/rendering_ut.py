@@ -94,7 +94,9 @@ def project_splats_unscented(
 
 
 def _places(viewmats: Tensor) -> Tensor:
-    """Where cameras are, [I, 3]. Sums, since torch can be set to compute products with less precision."""
+    """Where cameras are, [I, 3]. By the inverse, as gsplat 1.5.3: its derivative by a pose is not that of the
+    transpose, which `camera_centres` has, as 1.6.0. Sums, since torch can compute products with less precision.
+    """
     back, _ = torch.linalg.inv_ex(viewmats[..., :3, :3])
     places: Tensor = -(back * viewmats[..., None, :3, 3]).sum(-1)
     return places
