@@ -71,6 +71,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.once("simt"))  # where it is compiled
         if fixtures & SLOW or ("checkout" in fixtures and "tiny_checkout" not in fixtures):
             item.add_marker(pytest.mark.slow)
+        if item.get_closest_marker("minutes") and not os.environ.get("SPLAT_TEST_SLOW"):
+            item.add_marker(pytest.mark.skip(reason="takes minutes: set SPLAT_TEST_SLOW=1"))
         needs_torch = (
             item.get_closest_marker("slow") or item.get_closest_marker("needs_torch") or "checkout" in fixtures
         )
@@ -245,10 +247,11 @@ def simt_older(older_ptx: dict[str, str], tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.fixture(
-    scope="session", params=["simt_wheel", pytest.param("simt_older", marks=pytest.mark.needs_torch("cuda"))]
+    scope="session",
+    params=["simt_wheel", pytest.param("simt_older", marks=[pytest.mark.needs_torch("cuda"), pytest.mark.minutes])],
 )
 def simt_ptx(request: pytest.FixtureRequest) -> ModuleType:
-    """The wheel's PTX; and, where there is nvcc, that for older architectures."""
+    """The wheel's PTX; and, where there is nvcc and time, that for older architectures."""
     return cast("ModuleType", request.getfixturevalue(request.param))
 
 

@@ -27,7 +27,6 @@ pytestmark = [
     pytest.mark.skipif(platform.machine() != "x86_64", reason="this is about builds on x86-64"),
     pytest.mark.needs_torch("cuda"),  # whose build has both libraries
 ]
-takes_minutes = pytest.mark.skipif(not os.environ.get("SPLAT_TEST_SLOW"), reason="takes minutes: set SPLAT_TEST_SLOW=1")
 
 # Draws a small scene with all that depends on the CPU, and prints digests of images and gradients.
 DRAW = """
@@ -204,7 +203,7 @@ def test_doctor_and_inspect_say_that_it_fits_there(on_arm: list[dict[str, Any]])
     assert inspected["manifest"]["requires"]["platform"] == "linux-aarch64"
 
 
-@takes_minutes
+@pytest.mark.minutes
 def test_kernels_compiled_there_at_run_time_draw_the_same_picture_and_are_not_for_x86_64(
     arm_package: Path, tmp_path: Path
 ) -> None:

@@ -5,7 +5,6 @@ Its installed package has their sources, which nvcc compiles to PTX for tests/si
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -40,9 +39,7 @@ FORMS: dict[str, dict[str, Any]] = {
     "clipped": {"near_plane": 0.5, "far_plane": 2.5, "radius_clip": 3.0, "eps2d": 0.1},
     "large tiles": {"tile_size": 32},
 }
-LENSES_TOO = bool(os.environ.get("SPLAT_TEST_SLOW"))
-takes_minutes = pytest.mark.skipif(not LENSES_TOO, reason="takes minutes: set SPLAT_TEST_SLOW=1")
-pytestmark = [pytest.mark.needs_torch("cuda"), pytest.mark.slow, pytest.mark.simt]
+pytestmark = [pytest.mark.needs_torch("cuda"), pytest.mark.slow, pytest.mark.simt, pytest.mark.minutes]
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +51,8 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> CompiledModule:
     except SystemExit as missing:
         pytest.skip(str(missing))
     folder = tmp_path_factory.mktemp("gsplat")
-    files = gsplat_sources.WITH_LENSES if LENSES_TOO else gsplat_sources.EXECUTED
-    return build_gsplat(folder, gsplat_sources.compile_ptx(folder, files).read_text(encoding="utf-8"))
+    ptx = gsplat_sources.compile_ptx(folder, gsplat_sources.WITH_LENSES).read_text(encoding="utf-8")
+    return build_gsplat(folder, ptx)
 
 
 class Drawn(NamedTuple):
@@ -149,7 +146,6 @@ def unscented(function: Any, drawn: Scene, lens: str, shutter: Any, transform: A
     return function(*gaussians, drawn.width, drawn.height, calc_compensations=True, **options)  # type: ignore[no-any-return]
 
 
-@takes_minutes
 @pytest.mark.parametrize(
     ("lens", "shutter", "transform"),
     [
@@ -183,7 +179,6 @@ def test_the_unscented_transform_is_that_of_gsplat_s_kernel(
         assert off.quantile(0.98) <= 1e-3 * two[other].abs().max(), name
 
 
-@takes_minutes
 @pytest.mark.parametrize(
     ("lens", "shutter", "with_ut"),
     [
@@ -328,7 +323,6 @@ def test_the_rasterizer_is_gsplat_s(theirs: CompiledModule, projected: Projected
         assert_close(found, expected, 2e-5, name)
 
 
-@takes_minutes
 @pytest.mark.parametrize("tile", [16, 8])
 def test_gaussians_along_rays_are_those_of_gsplat_s_kernels(theirs: CompiledModule, tile: int) -> None:
     made = scene(6)

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from zipfile import ZipFile
 
+import pytest
 from declared import make_distribution
 from folders import REPOSITORY
 from kernelwheel.compiler.toolchain.clang_toolkit import PARTS
@@ -27,6 +28,7 @@ def resolve(folder: Path, *requirements: str) -> dict[str, str]:
     return {each["name"].replace("_", "-"): each["version"] for each in chosen}
 
 
+@pytest.mark.minutes
 def test_pip_brings_the_driver_of_cmake_and_the_nvcc_of_torch_s_release(splat_wheel: Path, tmp_path: Path) -> None:
     """kernelwheel is not on an index yet: it comes from a checkout, or lies in a folder beside the package's wheel."""
     # A copy: setuptools builds in the folder itself, where another run may just do the same.

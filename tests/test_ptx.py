@@ -182,6 +182,7 @@ def test_every_multiplication_names_its_rounding(simt_ptx: ModuleType) -> None:
     assert opcodes <= {"mul.rn.f32", "mul.rn.ftz.f32", "mul.rn.f64"}
 
 
+@pytest.mark.minutes
 @pytest.mark.needs_torch("cuda")
 def test_architectures_before_10_have_the_same_ptx(older_ptx: dict[str, str]) -> None:
     oldest, newest = (kernels_in(older_ptx[name], "5splat7kernels") for name in ("7.5", "9.0"))

@@ -239,6 +239,7 @@ def test_a_torch_with_cuda_and_no_fitting_nvcc_is_an_error_and_no_silent_cpu_whe
         assert way in said
 
 
+@pytest.mark.minutes
 @needs_cuda_torch
 def test_operators_are_built_with_an_nvcc_of_another_major_than_torch_s_which_is_said_and_recorded(
     checkout: Checkout, out: Path, tmp_path: Path, two_archs_wheel: Wheel
@@ -399,6 +400,7 @@ def test_a_symbol_that_is_nowhere_is_an_error_of_the_build(checkout: Checkout, o
     assert "nowhere()" in said.rpartition("did not compile")[2]
 
 
+@pytest.mark.minutes
 @needs_cuda_torch
 def test_device_code_may_be_linked_from_several_files_for_the_architectures_of_the_build(
     checkout: Callable[[], Path], build_root: Path

@@ -1,6 +1,6 @@
 """Both ends of what a build supports: Python, torch, CMake and the packages that kernelwheel requires.
 
-ci/oldest_newest.py makes the environments. The oldest takes minutes to fetch, so is there only with SPLAT_TEST_SLOW.
+ci/oldest_newest.py makes the environments, which takes minutes, so they are there only with SPLAT_TEST_SLOW.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ print(json.dumps([
 
 def require_end(end: str) -> Path:
     if not ENDS[end]:
-        pytest.skip(f"SPLAT_TEST_{end.upper()} names no environment; ci/test makes one")
+        pytest.skip(f"SPLAT_TEST_{end.upper()} names no environment; ci/test makes one with SPLAT_TEST_SLOW=1")
     return Path(ENDS[end])
 
 

@@ -18,7 +18,7 @@ from kernelwheel.compiler.elf_inspect import needed
 from kernelwheel.runtime import manifest as manifests
 from processes import RunPython, run
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.minutes]
 
 TABLES = {"PYTHONPATH": str(REPOSITORY / "backend"), "TORCH_CUDA_ARCH_LIST": "9.0"}
 TOOLKIT = next(TORCH.root.parent.glob("nvidia/cu[0-9]*"), None) if TORCH.cuda else None

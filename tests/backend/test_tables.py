@@ -429,6 +429,7 @@ def test_a_library_that_a_package_loads_by_its_path_lies_there(light_cuda_wheel:
     assert light_cuda_wheel.manifest["requires"]["cuda"] == TORCH.cuda_major, "modules are bound to it"
 
 
+@pytest.mark.minutes
 @needs_cuda_torch
 def test_without_a_gpu_it_is_imported_and_compiled_for_the_architectures_that_are_named(
     light_cuda_wheel: Wheel, tmp_path: Path, run_python: RunPython

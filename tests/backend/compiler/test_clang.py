@@ -70,6 +70,7 @@ def test_it_loads_beside_a_torch_for_another_cuda(clang_wheel: Wheel, run_python
     assert run_python(script, clang_wheel.native / "libtiny_cuda.so").stdout.strip() == "loaded"
 
 
+@pytest.mark.minutes
 def test_the_same_bytes_come_out_in_any_folder(
     checkout: Callable[[], Path], clang_wheel: Wheel, tmp_path: Path
 ) -> None:

@@ -66,6 +66,7 @@ def test_everything_that_asks_which_kernels_these_are_notices(
     run_with_torch(PURE, tmp_path / "machine", path=[backend, HELPERS])
 
 
+@pytest.mark.minutes
 @pytest.mark.slow
 def test_a_checkout_does_not_load_kernels_that_were_compiled_with_another_value(backend: Path, tmp_path: Path) -> None:
     (tmp_path / "user").mkdir()

@@ -368,6 +368,7 @@ def test_sources_that_are_edited_while_they_are_built_are_an_error(tmp_path: Pat
         prepare_workdir(tmp_path / "work", plan, tools, machine.sources, {}, {})
 
 
+@pytest.mark.minutes
 @needs_cuda_torch
 def test_an_edited_cu_file_is_compiled_alone_and_gives_the_bytes_of_a_build_from_nothing(
     two_archs_wheel: Wheel, checkout: Checkout, build_root: Path, tmp_path: Path

@@ -354,8 +354,8 @@ def test_a_kill_at_every_step_leaves_nothing_half_and_nobody_waiting(zygote: Zyg
         zygote.survive(order, right)
 
 
+@pytest.mark.minutes
 def test_a_kill_at_every_step_of_a_compile_after_an_edit_leaves_nothing_half(zygote: Zygote) -> None:
-    """The caller and the compiler die in turn; with SPLAT_TEST_SLOW, each of them at every step."""
     small, states, right = zygote.editable, ["ONE 1", "ONE 2"], {}
 
     def edit() -> None:
@@ -366,9 +366,8 @@ def test_a_kill_at_every_step_of_a_compile_after_an_edit_leaves_nothing_half(zyg
         remove_work(small.builds)
         right[states[0]] = zygote.make()
         edit()
-    for number, step in enumerate(AFTER_AN_EDIT):
-        turn = ("caller", "compiler") if os.environ.get("SPLAT_TEST_SLOW") else (("caller", "compiler")[number % 2],)
-        for who in turn:
+    for step in AFTER_AN_EDIT:
+        for who in ("caller", "compiler"):
             edit()
             zygote.survive(f"die_at {who} {step}", right[states[0]])
 

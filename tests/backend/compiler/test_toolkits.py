@@ -252,6 +252,7 @@ def test_operators_that_need_libraries_of_one_cuda_major_require_a_torch_of_it(
     assert bound.driver == free.driver == f"{bound.cuda}.0"
 
 
+@pytest.mark.minutes
 @pytest.mark.slow
 @needs_cuda_torch
 def test_operators_that_need_libraries_of_one_cuda_major_are_not_made_by_an_nvcc_of_another(
