@@ -271,7 +271,12 @@ HANDS: dict[str, tuple[Callable[[Page], None], tuple[str, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("hand", HANDS)
+OFTEN = ("drag right", "wheel", "key up", "two fingers")
+
+
+@pytest.mark.parametrize(
+    "hand", [hand if hand in OFTEN else pytest.param(hand, marks=pytest.mark.minutes) for hand in HANDS]
+)
 def test_hands_move_the_camera_as_the_options_of_render_do(
     chromium: Browser, folder: Path, tmp_path: Path, export: Callable[..., None], hand: str
 ) -> None:

@@ -104,6 +104,7 @@ def test_a_step_is_for_the_mean_of_the_processes_pictures(tmp_path: Path, folder
         assert sum(row is not None for row in rows) == 3
 
 
+@pytest.mark.minutes
 def test_four_processes_fit_as_well_as_one(tmp_path: Path) -> None:
     """The built-in scene, at an equal number of pictures."""
     words = ["fit", "-o", "a.ply", "--steps", "800", "--gaussians", "2000", "--device", "cpu"]

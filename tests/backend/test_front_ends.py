@@ -139,7 +139,10 @@ def made(folder: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
     return manifest, {path.name: path.read_bytes() for path in folder.glob("*.so")}
 
 
-@pytest.mark.parametrize("front_end", WAYS)
+@pytest.mark.parametrize(
+    "front_end",
+    [pytest.param(way, marks=pytest.mark.minutes) if way.startswith("uv build") else way for way in WAYS],
+)
 def test_every_front_end_makes_the_same_and_leaves_the_checkout_as_it_was(
     way: Way, reference: Wheel, front_end: str
 ) -> None:
@@ -220,7 +223,7 @@ VISIBLE = 'extern "C" __attribute__((visibility("default")))'
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("installer", ["pip, strict", "uv, lenient"])
+@pytest.mark.parametrize("installer", ["pip, strict", pytest.param("uv, lenient", marks=pytest.mark.minutes)])
 def test_an_editable_install_compiles_what_is_in_the_checkout(
     way: Way, tmp_path: Path, shared_cache: Path, installer: str
 ) -> None:

@@ -95,6 +95,7 @@ def test_each_has_its_own_store_which_an_exported_file_gets_into(site: Path, tmp
     assert json.loads(entry.read_text())["package"] == "acme.ops"
 
 
+@pytest.mark.minutes
 @pytest.mark.slow
 def test_an_editable_install_of_one_goes_beside_the_other(wheels: dict[str, Wheel], tmp_path: Path) -> None:
     checkout = make_distribution(tmp_path / "checkout", "ops")

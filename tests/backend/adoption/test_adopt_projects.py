@@ -99,12 +99,13 @@ print((Path(sys.argv[1]) / prepare_metadata_for_build_editable(sys.argv[1]) / "M
                 "sources": ["maker/ops/boxes/src/boxes.cpp", "maker/ops/boxes/src/boxes_kernel.cu"],
             },
         ),
-        (
+        pytest.param(
             "asker", ASKER, "1.0.0",
             {
                 "name": "asker.ext", "sources": ["src/ext.cpp", "src/cuda/ext.cu"], "include-dirs": ["src"],
                 "define": ["WITH_CUDA"],
             },
+            marks=pytest.mark.minutes,
         ),
     ],
 )  # fmt: skip
@@ -156,13 +157,19 @@ def test_what_a_script_needs_of_pyproject_toml_and_of_other_packages_stays(tmp_p
 @pytest.mark.parametrize(
     ("script", "found"),
     [
-        ("import mine\nsetup(ext_modules=modules, name=mine.NAME)", "ModuleNotFoundError: No module named 'mine'"),
+        pytest.param(
+            "import mine\nsetup(ext_modules=modules, name=mine.NAME)", "ModuleNotFoundError: No module named 'mine'",
+            marks=pytest.mark.minutes,
+        ),
         ("assert torch.cuda.is_available()\nsetup(ext_modules=modules, name='x')", "it raised AssertionError"),
-        ("setup(name='x', version=str(len(dir())), ext_modules=modules)", "it gives setup() another version"),
+        pytest.param(
+            "setup(name='x', version=str(len(dir())), ext_modules=modules)", "it gives setup() another version",
+            marks=pytest.mark.minutes,
+        ),
         ("setup(**{'name': 'x', 'ext_modules': modules})", "ext_modules is used for something else as well"),
     ],
     ids=["own module", "gpu", "other value", "no argument"],
-)
+)  # fmt: skip
 def test_a_script_that_would_not_work_any_more_is_left_as_it_is(tmp_path: Path, script: str, found: str) -> None:
     """kernelwheel's builds need no GPU, and setuptools lets them import nothing from the project's folder."""
     files = {

@@ -111,7 +111,9 @@ def unsafe(user: Editable, folder: Path) -> dict[str, str]:
     return {"TINY_CACHE_DIR": str(folder / "unsafe")}
 
 
-@pytest.mark.parametrize(("state", "because"), [(a_file, "Not a directory"), (unsafe, "is not safe")])
+@pytest.mark.parametrize(
+    ("state", "because"), [pytest.param(a_file, "Not a directory", marks=pytest.mark.minutes), (unsafe, "is not safe")]
+)
 def test_a_build_goes_on_without_a_store_that_cannot_be_used_and_says_so_in_a_line(
     built: Built, tmp_path: Path, state: Callable[[Editable, Path], dict[str, str]], because: str
 ) -> None:
@@ -209,7 +211,7 @@ def test_only_what_depends_on_an_edit_is_compiled_and_the_bytes_are_those_of_a_b
     assert same == library == project.compile_afresh()
 
 
-@pytest.mark.parametrize("name", ["of Jürgen=(1)+#", "x" * 200])
+@pytest.mark.parametrize("name", ["of Jürgen=(1)+#", pytest.param("x" * 200, marks=pytest.mark.minutes)])
 def test_the_path_makes_no_difference(project: Project, tmp_path: Path, name: str) -> None:
     project.change("one.cpp", "#include", "#include <torch/headeronly/macros/Export.h>\n#include")
     project.change("one.cpp", "{ return ONE; }", "{ return ONE + sizeof(__FILE__); }")

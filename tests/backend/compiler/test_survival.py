@@ -156,7 +156,7 @@ assert not failures, failures
     assert_tidy(small)
 
 
-@pytest.mark.parametrize("ending", ["killed", "at the end"])
+@pytest.mark.parametrize("ending", ["killed", pytest.param("at the end", marks=pytest.mark.minutes)])
 def test_nobody_waits_for_a_child_that_was_forked_while_a_thread_compiled(small: Editable, ending: str) -> None:
     script = """
 import os, sys, threading, time, tiny
@@ -543,6 +543,7 @@ def open_folder(path: Path) -> None:
     path.chmod(0o777)
 
 
+@pytest.mark.minutes
 def test_where_the_work_folder_cannot_be_used_a_temporary_one_is(small: Editable) -> None:
     small.python(REQUIRE)
     (path,) = small.builds.glob("kernelwheel-*/")

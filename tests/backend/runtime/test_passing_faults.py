@@ -104,7 +104,9 @@ def files(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if "__pycache__" not in path.parts)
 
 
-@pytest.mark.parametrize("layout", [wheel_and_store, store_alone, editable])
+@pytest.mark.parametrize(
+    "layout", [wheel_and_store, *(pytest.param(each, marks=pytest.mark.minutes) for each in (store_alone, editable))]
+)
 @pytest.mark.parametrize(("number", "looks"), [(errno.EMFILE, False), (errno.EIO, True)], ids=["EMFILE", "EIO"])
 def test_whatever_is_refused_for_a_while_is_said_and_then_forgotten(
     layout: Layout,
