@@ -90,7 +90,7 @@ def run(executor: ModuleType) -> Callable[..., Work]:
     return counted
 
 
-pytestmark = [pytest.mark.slow, pytest.mark.simt, pytest.mark.once("simt")]
+pytestmark = [pytest.mark.slow, pytest.mark.simt, pytest.mark.minutes, pytest.mark.once("simt")]
 
 
 @pytest.mark.parametrize(("name", "access", "lanes", "parts"), [
