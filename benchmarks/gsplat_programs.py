@@ -26,6 +26,14 @@ WEIGHTS = """
 import sys, torch, torchvision
 torch.save(torchvision.models.alexnet().state_dict(), sys.argv[1])
 """
+# Of Nerfstudio. open3d is 400 MB, and not imported by a training; nor is the rest that is left out.
+STUDIO_NEEDS = """
+    numpy<2 torchvision torchmetrics[image] tyro<1 nerfview plyfile nerfacc==0.5.2 viser==0.2.7 timm==0.6.7
+    opencv-python-headless==4.10.0.84 splines==0.3.0 protobuf<=3.20.3 tensorboard tensorly appdirs av cryptography h5py
+    imageio[ffmpeg] jaxtyping matplotlib mediapy msgpack msgpack-numpy plotly pyquaternion rich scikit-image wandb
+    comet_ml pandas<3 trimesh pytorch-msssim pathos fpsample rawpy newrawpy ninja requests scikit-learn pyngrok
+    python-socketio pillow<12
+"""
 ENVIRONMENTS = {
     "1.5": (
         """
@@ -35,23 +43,15 @@ ENVIRONMENTS = {
         transformers colorspacious small_gicp tifffile scikit-image optree astor loguru splines
         """,
     ),
-    # open3d is 400 MB, and not imported by a training; nor is the rest that is left out.
-    "1.4": (
-        """
-        gsplat==1.4.0 numpy<2 torchvision torchmetrics[image] tyro<1 nerfview plyfile nerfacc==0.5.2
-        viser==0.2.7 timm==0.6.7 opencv-python-headless==4.10.0.84 splines==0.3.0 protobuf<=3.20.3 tensorboard
-        tensorly appdirs av cryptography h5py imageio[ffmpeg] jaxtyping matplotlib mediapy msgpack msgpack-numpy
-        plotly pyquaternion rich scikit-image wandb comet_ml pandas<3 trimesh pytorch-msssim pathos fpsample
-        rawpy newrawpy ninja requests scikit-learn pyngrok python-socketio pillow<12
-        """,
-        "--no-deps nerfstudio==1.1.5",
-    ),
+    "1.4": (f"gsplat==1.4.0 {STUDIO_NEEDS}", "--no-deps nerfstudio==1.1.5"),
     "1.3": (
         """
         gsplat==1.3.0 numpy<2 torchvision torchmetrics[image] nerfview omegaconf kornia viser pytorch-msssim
         opencv-python-headless<4.11 scikit-learn matplotlib splines
         """,
     ),
+    "1.0": (f"gsplat==1.0.0 {STUDIO_NEEDS}", "--no-deps nerfstudio==1.1.3"),
+    "0.1": (f"gsplat==0.1.11 pypose {STUDIO_NEEDS}", "--no-deps nerfstudio==1.0.3"),
 }
 
 

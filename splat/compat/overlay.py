@@ -19,7 +19,7 @@ import torch
 
 import splat
 
-from . import gsplat14
+from . import gsplat01, gsplat14
 
 FUNCTIONS: Final = {
     "gsplat.cuda._wrapper": (
@@ -46,6 +46,14 @@ FUNCTIONS: Final = {
 }
 """Where gsplat defines what splat has too, under the same names. A release may lack some of them."""
 
+OLD_FUNCTIONS: Final = {
+    "gsplat.cuda_legacy._wrapper": ("project_gaussians", "rasterize_gaussians", "spherical_harmonics"),
+    "gsplat.project_gaussians": ("project_gaussians",),
+    "gsplat.rasterize": ("rasterize_gaussians",),
+    "gsplat.sh": ("spherical_harmonics",),
+}
+"""Where gsplat before 1.4 defines what `gsplat01` has."""
+
 RENAMED: Final = {"n_cameras": "n_images", "camera_ids": "image_ids"}
 """Parameters before gsplat 1.5.3."""
 
@@ -66,6 +74,9 @@ def change(module: Any) -> None:
             theirs = getattr(module, function)
             setattr(module, function, _fitted(theirs, getattr(splat, function), release))
             replaced[f"{name}.{function}"] = f"splat.{function}"
+    for function in OLD_FUNCTIONS.get(name, ()):
+        setattr(module, function, getattr(gsplat01, function))
+        replaced[f"{name}.{function}"] = f"splat.compat.gsplat01.{function}"
     if name == "gsplat.distributed":
         module.cli = _cli(module.cli)
         replaced[f"{name}.cli"] = "one process, without CUDA"
@@ -73,8 +84,12 @@ def change(module: Any) -> None:
 
 def listing() -> list[str]:
     """What is replaced, a line each, after a title."""
-    for name in (*FUNCTIONS, "gsplat.distributed"):
-        import_module(name)
+    for name in (*FUNCTIONS, *OLD_FUNCTIONS, "gsplat.distributed"):
+        try:
+            import_module(name)
+        except ModuleNotFoundError as error:
+            if not str(error.name).startswith("gsplat."):  # a release may lack some of its own
+                raise
     replaced["fused_ssim.fused_ssim"] = "splat.fused_ssim"  # by `at_start`
     title = f"gsplat {import_module('gsplat.version').__version__}, with splat {splat.__version__}:"
     return [title, *(f"  {name:<55} {ours}" for name, ours in replaced.items())]
@@ -82,9 +97,9 @@ def listing() -> list[str]:
 
 def _release(version: str) -> tuple[int, ...]:
     release = tuple(map(int, re.findall(r"\d+", version)[:3]))  # 1.5.3+pt24cu124 is a version, too
-    if not (1, 0) <= release < (1, 6):
+    if not (0, 1, 9) <= release < (1, 6):
         raise ImportError(
-            f"splat.as_gsplat needs gsplat 1.0 to 1.5, whose functions it replaces; found {version}: "
+            f"splat.as_gsplat needs gsplat 0.1.9 to 1.5, whose functions it replaces; found {version}: "
             "pip install gsplat==1.5.3"
         )
     return release
