@@ -45,6 +45,12 @@ def instead(name: str, *names: str) -> None:
     vars(sys.modules[name]).update(dict.fromkeys(names))
 
 
+def without_init(package: str, folder: str) -> None:
+    """Let modules of a package be imported without all that the package itself imports."""
+    sys.modules[package] = ModuleType(package)
+    sys.modules[package].__path__ = [folder]
+
+
 def inria_camera() -> Any:
     """A camera as in the first 3D Gaussian splatting program, and programs made from it."""
     fov = [2 * torch.atan(torch.tensor(size / 2 / FOCAL)).item() for size in (WIDTH, HEIGHT)]
@@ -283,6 +289,106 @@ def gsplat_loc() -> Tensor:
     return colors[0, ..., :3]
 
 
+def studio_camera() -> Any:
+    """A camera of Nerfstudio, whose axes are OpenGL's."""
+    from nerfstudio.cameras.cameras import Cameras
+
+    pose = VIEW[None, :3] * torch.tensor([1.0, -1, -1, 1])
+    return Cameras(pose, FOCAL, FOCAL, WIDTH / 2, HEIGHT / 2, width=WIDTH, height=HEIGHT)
+
+
+def studio_model(colors: Tensor, config: dict[str, Any], **more: Any) -> Any:
+    """What `get_outputs` of a model made from Nerfstudio's splatfacto reads of it."""
+    options = SimpleNamespace(rasterize_mode="classic", output_depth_during_training=True, **config)
+    return SimpleNamespace(
+        means=G.means, scales=G.scales.log(), quats=G.quats, opacities=G.opacities.logit()[:, None],
+        features_dc=colors, features_rest=torch.zeros(500, 0, 3), config=options, training=False, step=0, device="cpu",
+        crop_box=None, background_color=torch.zeros(3), _get_background_color=lambda: torch.zeros(3),
+        _get_downscale_factor=lambda: 1, **more,
+    )  # fmt: skip
+
+
+def feature_splatting() -> Tensor:
+    """Its model, of colours and features; networks of others are not called."""
+    instead("maskclip_onnx")
+    instead("torchtyping")
+    sys.modules["torchtyping"].TensorType = tuple  # type: ignore[attr-defined]
+    sys.modules["feature_splatting.utils.mpm_engine.mpm_solver"] = solver = ModuleType("mpm_solver")
+    solver.MPMSolver = None  # type: ignore[attr-defined]
+    from feature_splatting.model import FeatureSplattingModel
+
+    model = studio_model(G.colors.logit(), {"sh_degree": 0, "feat_latent_dim": 13})
+    model.distill_features = torch.rand(500, 13)
+    return FeatureSplattingModel.get_outputs(model, studio_camera())["rgb"]
+
+
+def dig() -> Tensor:
+    """Its model, of colours and DINO's features."""
+    from dig.dig import DiGModel
+
+    model = studio_model(
+        SH0, {"sh_degree": 3, "sh_degree_interval": 1000, "gaussian_dim": 64, "dino_rescale_factor": 5}
+    )
+    model.camera_optimizer = SimpleNamespace(apply_to_camera=lambda camera: camera.camera_to_worlds)
+    model.gauss_params, model.nn = {"dino_feats": torch.rand(500, 64)}, torch.nn.Linear(64, 96)
+    return DiGModel.get_outputs(model, studio_camera())["rgb"]
+
+
+def dn_splatter() -> Tensor:
+    """Its model, of colours, depths and normals."""
+    without_init("dn_splatter", "dn_splatter")
+    from dn_splatter.dn_model import DNSplatterModel
+
+    config = {"sh_degree": 3, "sh_degree_interval": 1000, "predict_normals": True, "use_binary_opacities": False}
+    model = studio_model(SH0, config, gauss_params={})
+    found = DNSplatterModel.get_outputs(model, studio_camera())
+    assert found["normal"].isfinite().all()
+    return found["rgb"]
+
+
+def bad_gaussians() -> Tensor:
+    """Its model, of the cameras that a blurred picture is made of."""
+    from bad_gaussians.bad_gaussians import BadGaussiansModel
+
+    cameras = SimpleNamespace(apply_to_camera=lambda camera, mode: [studio_camera(), studio_camera()])
+    model = studio_model(SH0, {"sh_degree": 3, "sh_degree_interval": 1000}, camera_optimizer=cameras)
+    return BadGaussiansModel.get_outputs(model, studio_camera())["rgb"]
+
+
+def goliath() -> Tensor:
+    """The renderer of its avatars."""
+    from ca_code.utils.render_gsplat import render
+
+    scene = (G.means, G.quats, G.scales, G.opacities, G.colors)
+    found = render(WIDTH, HEIGHT, FOCAL, FOCAL, WIDTH / 2, HEIGHT / 2, VIEW, *scene)
+    return found["render"].permute(1, 2, 0)
+
+
+def embodied_gaussians() -> Tensor:
+    """The renderer of its simulator, without the physics."""
+    instead("pysegreduce")
+    instead("open3d")
+    without_init("embodied_gaussians", "src/embodied_gaussians")
+    from embodied_gaussians.embodied_simulator.simulator import render_gaussians
+
+    found = render_gaussians(G, VIEW[None], K[None], WIDTH, HEIGHT, torch.zeros(3), far_plane=100.0)
+    return found[0][0]
+
+
+def gtsfm() -> Tensor:
+    """Its trainer's renderer; what gtsam has is not called."""
+    instead("gtsam")
+    instead("dask", "distributed")
+    instead("custom_dataloader", "DataParser", "Dataset")
+    sys.path.insert(0, "scripts/gaussian_splatting")
+    runner = import_module("custom_trainer").Runner
+    scene = {"means": G.means, "quats": G.quats, "scales": G.scales.log(), "opacities": G.opacities.logit()[:, None]}
+    scene |= {"sh0": SH0[:, None], "shN": torch.zeros(500, 0, 3)}
+    config = SimpleNamespace(antialiased=False, packed=False)
+    trainer = SimpleNamespace(splats=scene, cfg=config, strategy=SimpleNamespace(absgrad=True))
+    return runner.rasterize_splats(trainer, VIEW[None], K[None], WIDTH, HEIGHT, "RGB", sh_degree=0)[0][0]
+
+
 def main(name: str) -> None:
     """Draw by a program's renderer, and say how far that is from splat's picture."""
     sys.path[:0] = [".", "src"]
@@ -290,8 +396,8 @@ def main(name: str) -> None:
     import splat
 
     scene = (G.means, G.quats, G.scales, G.opacities, G.colors)
-    background = torch.ones(1, 3) if name == "long_lrm" else None
-    picture = splat.rasterization(*scene, VIEW[None], K[None], WIDTH, HEIGHT, backgrounds=background)[0][0]
+    others = {"long_lrm": {"backgrounds": torch.ones(1, 3)}, "goliath": {"rasterize_mode": "antialiased"}}
+    picture = splat.rasterization(*scene, VIEW[None], K[None], WIDTH, HEIGHT, **others.get(name, {}))[0][0]
     difference = (drawn - picture).abs().max().item()
     print(f"differs by at most {difference:.1e}")
     if not difference <= MOST:

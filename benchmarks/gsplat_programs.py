@@ -26,6 +26,14 @@ WEIGHTS = """
 import sys, torch, torchvision
 torch.save(torchvision.models.alexnet().state_dict(), sys.argv[1])
 """
+# Of Nerfstudio. open3d is 400 MB, and not imported by a training; nor is the rest that is left out.
+STUDIO_NEEDS = """
+    numpy<2 torchvision torchmetrics[image] tyro<1 nerfview plyfile nerfacc==0.5.2 viser==0.2.7 timm==0.6.7
+    opencv-python-headless==4.10.0.84 splines==0.3.0 protobuf<=3.20.3 tensorboard tensorly appdirs av cryptography h5py
+    imageio[ffmpeg] jaxtyping matplotlib mediapy msgpack msgpack-numpy plotly pyquaternion rich scikit-image wandb
+    comet_ml pandas<3 trimesh pytorch-msssim pathos fpsample rawpy newrawpy ninja requests scikit-learn pyngrok
+    python-socketio pillow<12
+"""
 ENVIRONMENTS = {
     "1.5": (
         """
@@ -33,25 +41,18 @@ ENVIRONMENTS = {
         scikit-learn viser tensorboard tensorly pyyaml imageio[ffmpeg] opencv-python-headless<4.11 kornia roma
         timm omegaconf easydict kiui videoio mediapy e3nn addict moviepy==1.0.3 evo natsort lpips diffusers
         transformers colorspacious small_gicp tifffile scikit-image optree astor loguru splines
+        warp-lang<1.10
         """,
     ),
-    # open3d is 400 MB, and not imported by a training; nor is the rest that is left out.
-    "1.4": (
-        """
-        gsplat==1.4.0 numpy<2 torchvision torchmetrics[image] tyro<1 nerfview plyfile nerfacc==0.5.2
-        viser==0.2.7 timm==0.6.7 opencv-python-headless==4.10.0.84 splines==0.3.0 protobuf<=3.20.3 tensorboard
-        tensorly appdirs av cryptography h5py imageio[ffmpeg] jaxtyping matplotlib mediapy msgpack msgpack-numpy
-        plotly pyquaternion rich scikit-image wandb comet_ml pandas<3 trimesh pytorch-msssim pathos fpsample
-        rawpy newrawpy ninja requests scikit-learn pyngrok python-socketio pillow<12
-        """,
-        "--no-deps nerfstudio==1.1.5",
-    ),
+    "1.4": (f"gsplat==1.4.0 {STUDIO_NEEDS}", "--no-deps nerfstudio==1.1.5"),
     "1.3": (
         """
         gsplat==1.3.0 numpy<2 torchvision torchmetrics[image] nerfview omegaconf kornia viser pytorch-msssim
         opencv-python-headless<4.11 scikit-learn matplotlib splines
         """,
     ),
+    "1.0": (f"gsplat==1.0.0 {STUDIO_NEEDS}", "--no-deps nerfstudio==1.1.3"),
+    "0.1": (f"gsplat==0.1.11 pypose {STUDIO_NEEDS}", "--no-deps nerfstudio==1.0.3"),
 }
 
 
@@ -111,7 +112,6 @@ STUDIO = (
 FINISHED = "(Training Finished)"
 LIGHT = "splatfactow.splatfactow_config:splatfactow_light_config"
 FORK = "gsplat with kernels of its own"
-OLD = "functions of gsplat before 1.0"
 ROWS = (
     example(*GSPLAT, "simple_trainer default", f"{TRAINER} default --disable_video {STEPS}", PSNR),
     example(*GSPLAT, "simple_trainer mcmc", f"{TRAINER} mcmc --disable_video {STEPS}", PSNR),
@@ -140,18 +140,18 @@ ROWS = (
     renders("city-super/Octree-AnyGS", "eab692141", "octree_anygs", "1.4"),
     renders("Atticuszz/GsplatLoc", "bf6aebf75", "gsplat_loc"),
     renders("ziyc/drivestudio", "e59bda4fa", "drivestudio", "1.3"),
-    Row("maturk/dn-splatter", "97588b429", OLD),
-    Row("WU-CVGL/BAD-Gaussians", "bdd8b3e2b", OLD),
-    Row("facebookresearch/goliath", "13095ad11", OLD),
+    renders("maturk/dn-splatter", "97588b429", "dn_splatter", "1.0"),
+    renders("WU-CVGL/BAD-Gaussians", "bdd8b3e2b", "bad_gaussians", "0.1"),
+    renders("facebookresearch/goliath", "13095ad11", "goliath", "0.1"),
+    renders("vuer-ai/feature-splatting", "ae46f37a5", "feature_splatting", "1.4"),
+    renders("uynitsuj/dig", "8b2280070", "dig", "1.4"),
+    renders("bdaiinstitute/embodied_gaussians", "9f8d1ff63", "embodied_gaussians"),
+    renders("borglab/gtsfm", "b8f24c757", "gtsfm"),
     Row("lilygoli/SpotLessSplats", "98c782368", FORK),
     Row("RongLiu-Leo/beta-splatting", "25d2db34d", FORK),
     Row("carlinds/splatad", "1d51b72e9", FORK),
     Row("yzslab/gaussian-splatting-lightning", "ee022aa82", FORK),
     Row("BasisResearch/collab-splats", "966ed460e", FORK),
-    Row("vuer-ai/feature-splatting", "ae46f37a5", "packages that are not on PyPI, and weights"),
-    Row("uynitsuj/dig", "8b2280070", "packages that are not on PyPI"),
-    Row("bdaiinstitute/embodied_gaussians", "9f8d1ff63", "a CUDA extension"),
-    Row("borglab/gtsfm", "b8f24c757", "CUDA, without which it has no renderer"),
 )
 OTHERS = {"rmbrualla/pycolmap": "cc7ea4b73"}
 

@@ -34,7 +34,7 @@ def main() -> NoReturn:
     """Become the program."""
     parser = ArgumentParser(
         prog="python -m splat.as_gsplat",
-        description="run a program for gsplat, unedited, on splat's functions; gsplat 1.0 to 1.5 must be installed",
+        description="run a program for gsplat, unedited, on splat's functions; gsplat 0.1.9 to 1.6 must be installed",
         usage="%(prog)s [--device cpu] PROGRAM ARGUMENTS... | [--device cpu] -m MODULE ARGUMENTS... | --list",
         allow_abbrev=False,
     )

@@ -14,11 +14,15 @@ from torch import Tensor
 
 import splat
 from splat import rasterization
+from splat.ops.arguments import Sizes
+from splat.ops.lens_arguments import check_lens_cameras
+from splat.ops.lens_cameras import camera_rays
 
 pytestmark = pytest.mark.once
 
 N, WIDTH, HEIGHT = 80, 40, 30
 CAMERAS = ("front", "inside")
+NO_LENS = None, None, None, None, splat.RollingShutterType.GLOBAL, None
 
 
 def scene(**more: Any) -> dict[str, Any]:
@@ -229,6 +233,43 @@ def test_signals_are_seen_from_the_middle_of_a_rolling_shutter(with_eval3d: bool
     )
     expected = rasterization(**given | {"colors": values + 0.5})[0]
     torch.testing.assert_close(meta["render_extra_signals"], expected, rtol=1e-5, atol=1e-5)
+
+
+def test_rays_are_taken_in_place_of_the_cameras() -> None:
+    given = scene(packed=False, with_eval3d=True)
+    cameras = Sizes((), N, 2), given["means"], given["viewmats"], given["Ks"], WIDTH, HEIGHT
+    rays = camera_rays(check_lens_cameras(*cameras, "pinhole", NO_LENS), cameras[0])
+    own, _, meta = rasterization(**given)
+    assert torch.equal(rasterization(**given, rays=rays)[0], own)
+    turned = rays.flip(3) * torch.tensor([1.0, 1, 1, 2, 2, 2])
+    found, _, _ = rasterization(**given, rays=turned)
+    listed = {name: meta[name] for name in ("tile_size", "isect_offsets", "flatten_ids", "opacities")}
+    gaussians = {name: given[name] for name in ("means", "quats", "scales", "viewmats", "Ks")}
+    expected, _ = splat.rasterize_to_pixels_eval3d(
+        **gaussians, **listed, colors=given["colors"].expand(2, N, 3), image_width=WIDTH, image_height=HEIGHT,
+        rays=turned,
+    )  # fmt: skip
+    assert torch.equal(found, expected)
+    assert not torch.equal(found, own)
+    with pytest.raises(ValueError, match=r"rays must have shape \[..., C, height, width, 6\].* found \[2, 40, 30, 6\]"):
+        rasterization(**given, rays=rays.transpose(1, 2))
+    with pytest.raises(NotImplementedError, match="rays require a gradient"):
+        rasterization(**given, rays=rays.requires_grad_())
+    with pytest.raises(ValueError, match="rays needs with_eval3d=True"):
+        rasterization(**scene(rays=rays))
+
+
+def test_parameters_of_the_unscented_transform_are_taken() -> None:
+    given = scene(packed=False, with_ut=True)
+    wide = splat.UnscentedTransformParameters(alpha=0.8, kappa=0.5, in_image_margin_factor=0.4)
+    gaussians = {name: given[name] for name in ("means", "quats", "scales", "opacities", "viewmats", "Ks")}
+    for parameters in (None, wide):
+        found = rasterization(**given, ut_params=parameters)[2]
+        expected = splat.fully_fused_projection_with_ut(**gaussians, width=WIDTH, height=HEIGHT, ut_params=parameters)
+        assert torch.equal(found["means2d"], expected[1])
+    assert not torch.equal(found["means2d"], rasterization(**given)[2]["means2d"])
+    with pytest.raises(TypeError, match="ut_params must be"):
+        rasterization(**given, ut_params=object())
 
 
 # Spherical harmonics

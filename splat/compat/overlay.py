@@ -1,8 +1,8 @@
 """splat's functions in the modules of the installed gsplat, in place of those that compute; for `splat.as_gsplat`.
 
 Everything else there, such as strategies, exporter and helpers, stays, and gets splat's functions where it imports
-them. gsplat 1.5.3 has splat's parameters and shapes. For those of earlier releases a function takes the parameters that
-gsplat's own has, and returns its shapes.
+them. gsplat 1.5.3 has splat's parameters and shapes, 1.6 in another order. For those of earlier releases a function
+takes the parameters that gsplat's own has, and returns its shapes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import torch
 
 import splat
 
-from . import gsplat14
+from . import gsplat01, gsplat14
 
 FUNCTIONS: Final = {
     "gsplat.cuda._wrapper": (
@@ -31,11 +31,14 @@ FUNCTIONS: Final = {
         "isect_tiles",
         "proj",
         "quat_scale_to_covar_preci",
+        "rasterize_contributing_gaussian_ids",
+        "rasterize_num_contributing_gaussians",
         "rasterize_to_indices_in_range",
         "rasterize_to_indices_in_range_2dgs",
         "rasterize_to_pixels",
         "rasterize_to_pixels_2dgs",
         "rasterize_to_pixels_eval3d",
+        "rasterize_top_contributing_gaussian_ids",
         "spherical_harmonics",
         "world_to_cam",
     ),
@@ -45,6 +48,14 @@ FUNCTIONS: Final = {
     "gsplat.relocation": ("compute_relocation",),
 }
 """Where gsplat defines what splat has too, under the same names. A release may lack some of them."""
+
+OLD_FUNCTIONS: Final = {
+    "gsplat.cuda_legacy._wrapper": ("project_gaussians", "rasterize_gaussians", "spherical_harmonics"),
+    "gsplat.project_gaussians": ("project_gaussians",),
+    "gsplat.rasterize": ("rasterize_gaussians",),
+    "gsplat.sh": ("spherical_harmonics",),
+}
+"""Where gsplat before 1.4 defines what `gsplat01` has."""
 
 RENAMED: Final = {"n_cameras": "n_images", "camera_ids": "image_ids"}
 """Parameters before gsplat 1.5.3."""
@@ -66,6 +77,14 @@ def change(module: Any) -> None:
             theirs = getattr(module, function)
             setattr(module, function, _fitted(theirs, getattr(splat, function), release))
             replaced[f"{name}.{function}"] = f"splat.{function}"
+    for function in OLD_FUNCTIONS.get(name, ()):
+        setattr(module, function, getattr(gsplat01, function))
+        replaced[f"{name}.{function}"] = f"splat.compat.gsplat01.{function}"
+    if name == "gsplat._lazy_backend":  # since 1.6, which would compile its kernels when it is imported
+        module.cuda_toolkit_available = lambda: False
+    if name == "gsplat.cuda._wrapper" and release >= (1, 6):
+        for kind in ("UnscentedTransformParameters", "FThetaCameraDistortionParameters"):
+            setattr(module, kind, getattr(splat, kind))
     if name == "gsplat.distributed":
         module.cli = _cli(module.cli)
         replaced[f"{name}.cli"] = "one process, without CUDA"
@@ -73,18 +92,25 @@ def change(module: Any) -> None:
 
 def listing() -> list[str]:
     """What is replaced, a line each, after a title."""
-    for name in (*FUNCTIONS, "gsplat.distributed"):
-        import_module(name)
+    for name in (*FUNCTIONS, *OLD_FUNCTIONS, "gsplat.distributed"):
+        try:
+            import_module(name)
+        except ModuleNotFoundError as error:
+            if not str(error.name).startswith("gsplat."):  # a release may lack some of its own
+                raise
     replaced["fused_ssim.fused_ssim"] = "splat.fused_ssim"  # by `at_start`
-    title = f"gsplat {import_module('gsplat.version').__version__}, with splat {splat.__version__}:"
-    return [title, *(f"  {name:<55} {ours}" for name, ours in replaced.items())]
+    version = import_module("gsplat.version").__version__
+    title = f"gsplat {version}, with splat {splat.__version__}:"
+    if _release(version) >= (1, 6):
+        title = f"{title} alphas end at 0.999, as in gsplat 1.5.3, not at 0.99: pictures differ by up to 0.05"
+    return [title, *(f"  {name:<60} {ours}" for name, ours in replaced.items())]
 
 
 def _release(version: str) -> tuple[int, ...]:
     release = tuple(map(int, re.findall(r"\d+", version)[:3]))  # 1.5.3+pt24cu124 is a version, too
-    if not (1, 0) <= release < (1, 6):
+    if not (0, 1, 9) <= release < (1, 7):
         raise ImportError(
-            f"splat.as_gsplat needs gsplat 1.0 to 1.5, whose functions it replaces; found {version}: "
+            f"splat.as_gsplat needs gsplat 0.1.9 to 1.6, whose functions it replaces; found {version}: "
             "pip install gsplat==1.5.3"
         )
     return release
@@ -92,7 +118,7 @@ def _release(version: str) -> tuple[int, ...]:
 
 def _fitted(theirs: Callable[..., Any], ours: Callable[..., Any], release: tuple[int, ...]) -> Callable[..., Any]:
     """Ours, with the parameters and the results of theirs."""
-    if release >= (1, 5, 3):
+    if (1, 5, 3) <= release < (1, 6):
         return ours
     name, one_radius = theirs.__name__, release < (1, 5)
     if one_radius and name == "rasterization":
@@ -107,19 +133,24 @@ def _fitted(theirs: Callable[..., Any], ours: Callable[..., Any], release: tuple
         if one_radius and "radii" in given:
             given["radii"] = torch.stack([given["radii"]] * 2, dim=-1)
         found = ours(**given)
-        if one_radius and name == "rasterization_2dgs":
-            found[-1]["radii"] = found[-1]["radii"].amax(-1)
-        if not name.startswith("fully_fused_projection"):
-            return found
-        parts = list(found)
-        if given.get("packed"):
-            del parts[0]  # batch_ids
-        if one_radius:
-            radii = 2 if given.get("packed") else 0
-            parts[radii] = parts[radii].amax(-1)
-        return tuple(parts)
+        return found if release >= (1, 6) else _as_before(name, found, bool(given.get("packed")), one_radius)
 
     return fitted
+
+
+def _as_before(name: str, found: Any, packed: bool, one_radius: bool) -> Any:
+    """What a function of this name returned before gsplat 1.5.3, and with one radius before 1.5."""
+    if one_radius and name == "rasterization_2dgs":
+        found[-1]["radii"] = found[-1]["radii"].amax(-1)
+    if not name.startswith("fully_fused_projection"):
+        return found
+    parts = list(found)
+    if packed:
+        del parts[0]  # batch_ids
+    if one_radius:
+        radii = 2 if packed else 0
+        parts[radii] = parts[radii].amax(-1)
+    return tuple(parts)
 
 
 def _cli(theirs: Callable[..., bool]) -> Callable[..., bool]:

@@ -82,7 +82,7 @@ def has_lens(given: LensArguments) -> bool:
 class ProjectionSettings:
     """How Gaussians are projected; checked values. `camera_model` is its number in the operators.
 
-    Without `z_order`, the depths of the unscented transform are distances.
+    Without `z_order`, the depths of the unscented transform are distances; `ut_params` are its parameters.
 
     Raises:
         TypeError, ValueError: one of them is wrong.
@@ -100,8 +100,9 @@ class ProjectionSettings:
         antialiased: bool = False,
         camera_model: str = "pinhole",
         z_order: bool = True,
+        ut_params: object | None = None,
     ) -> None:
-        self.z_order = z_order
+        self.z_order, self.ut_params = z_order, ut_params
         self.camera_model = list(CAMERA_MODELS).index(camera_model_named(camera_model).name)
         self.near_plane = number("near_plane", near_plane)
         self.far_plane = number("far_plane", far_plane, allow_infinity=True)

@@ -70,7 +70,7 @@ def sync_ranks(sizes: Sizes, settings: ProjectionSettings, device: torch.device,
             "distributed=True needs a process group, and there is none; start with torchrun --nproc-per-node N, and "
             "call torch.distributed.init_process_group() first"
         )
-    facts = {**vars(settings), **facts}
+    facts = {**facts, **vars(settings)}
     image = facts.pop("width"), facts.pop("height")
     mine = torch.tensor([zlib.crc32(repr(sorted(facts.items())).encode()), sizes.gaussians, sizes.cameras, *image])
     found = _gathered(mine.to(device)).tolist()

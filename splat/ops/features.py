@@ -15,7 +15,7 @@ from .projection import Colors
 
 RayMode = Literal["d", "Ed", "RGB-d", "RGB-Ed"]
 """gsplat 1.6.0's modes of distances along rays."""
-_ALONG_RAYS: Final = "gsplat has it for Gaussians that are evaluated along rays alone, with_eval3d=True"
+_ALONG_RAYS: Final = "each Gaussian has another value along each pixel's ray, which splat's kernels do not compute"
 _REMEDIES: Final = {
     "return_normals": f"{_ALONG_RAYS}; rasterization_2dgs returns normals",
     "global_z_order": "it needs with_ut=True, as in gsplat: the plain projection sorts by depth",

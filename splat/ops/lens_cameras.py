@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import torch
 from torch import Tensor
-from torch.nn.functional import normalize
 
 from .arguments import Sizes
+from .lens_directions import lens_directions
 from .lenses import (
     FisheyeLens,
     FThetaCameraDistortionParameters,
@@ -29,7 +29,6 @@ LENS_COEFFICIENTS: Final = {"pinhole": (6, 2, 4), "fisheye": (4, 0, 0), "ftheta"
 and of a thin prism.
 """
 _SHUTTER_STEPS: Final = 10  # gsplat's
-_CHUNK: Final = 2**16  # pixels, whose rays are made together
 
 
 @dataclass(frozen=True)
@@ -61,10 +60,18 @@ class Camera:
             return u, v, valid
         last_u, last_v, last_valid = self._image_points_at(parts, 1.0, margin)
         u, v, valid = torch.where(valid, u, last_u), torch.where(valid, v, last_v), valid | last_valid
-        at_u, at_v = u, v
+        # Once its time stays the same, so does the point: on the CPU, only others go on. A GPU would be waited for.
+        counted = u.device.type == "cpu" and not torch.compiler.is_compiling()
+        which: Any = valid.nonzero()[:, 0] if counted else slice(None)
+        found, times = torch.stack([u, v]), self.times(u, v)[which]
         for _ in range(_SHUTTER_STEPS):
-            at_u, at_v, _ = self._image_points_at(parts, self.times(at_u, at_v), margin)
-        return torch.where(valid, at_u, u), torch.where(valid, at_v, v), valid
+            *at, _ = self._image_points_at(tuple(part[:, which] for part in parts), times, margin)
+            found[:, which] = torch.stack(at)
+            before, times = times, self.times(*at)
+            if counted:
+                moves = times != before
+                which, times = which[moves], times[moves]
+        return torch.where(valid, found[0], u), torch.where(valid, found[1], v), valid
 
     def _image_points_at(
         self, parts: tuple[Tensor, ...], times: Tensor | float, margin: float
@@ -83,23 +90,22 @@ class Camera:
         forwards = self.shutter in ("ROLLING_TOP_TO_BOTTOM", "ROLLING_LEFT_TO_RIGHT")
         return (place.floor() if forwards else size - place.ceil()) / max(size - 1, 1)
 
-    def rays(self) -> Tensor:
+    def rays(self, directions: Tensor) -> Tensor:
         """float32 [height, width, 6]: in the world, the origin and the direction, of length 1, of each pixel's centre.
 
-        A direction of zeros where the lens sees nothing.
+        From directions [height, width, 3] in the camera, zeros where the lens sees nothing, as they are then here.
         """
-        like: dict[str, Any] = {"dtype": self.rotation.dtype, "device": self.rotation.device}
-        rows, columns = (torch.arange(size, **like) + 0.5 for size in (self.height, self.width))
-        return torch.cat([self._rays(part, columns) for part in torch.split(rows, -(-_CHUNK // self.width))])
-
-    def _rays(self, rows: Tensor, columns: Tensor) -> Tensor:
-        v, u = (each.flatten() for each in torch.meshgrid(rows, columns, indexing="ij"))
-        *direction, valid = self.lens.unproject(u, v)
-        times = 0.0 if self.turn is None else self.times(u, v)
-        origins = -(self.rotation.mT @ self._turned(self._parts(self._translations(times)), -1, times))
-        turned = self._turned(self._parts(normalize(torch.stack(direction), dim=0)), -1, times)
-        directions = torch.where(valid, self.rotation.mT @ turned, 0.0)
-        return torch.cat([origins.expand_as(directions), directions]).float().mT.reshape(len(rows), len(columns), 6)
+        across, time = "LEFT" in self.shutter, self.translation.new_zeros(1)
+        if self.turn is not None:
+            centres = torch.arange(self.width if across else self.height).to(time) + 0.5
+            time = self.times(centres, centres)
+        # One pose of the camera for each line of pixels, or for all. The inverse of a rotation is its transpose.
+        rotations = self._turned(self._parts(self.rotation), 1, time[:, None, None])
+        origins = -(self._translations(time).mT[:, None] @ rotations).float()
+        lines = directions.transpose(0, 1) if across else directions
+        turned = (lines @ rotations).float()
+        rays = torch.cat([origins.expand_as(turned), turned], dim=-1)
+        return rays.transpose(0, 1) if across else rays
 
     def _moved(self, parts: tuple[Tensor, ...], times: Tensor | float) -> Tensor:
         return self._turned(parts, 1, times) + self._translations(times)
@@ -152,6 +158,13 @@ class LensCameras:
         last = None if self.viewmats_rs is None else change(self.viewmats_rs)
         return replace(self, coefficients=coefficients, viewmats_rs=last, **others)
 
+    def values(self, image: int) -> tuple[Any, ...] | None:
+        """The numbers that make a camera's lens; None if they are on a GPU, which would have to be waited for."""
+        if self.Ks.is_cuda or torch.compiler.is_compiling():
+            return None
+        tensors = (None if each is None else each[image] for each in (self.Ks, *self.coefficients))
+        return self.model, self.ftheta, *(None if each is None else tuple(each.flatten().tolist()) for each in tensors)
+
     def __iter__(self) -> Iterator[Camera]:
         return map(self._camera, range(len(self.viewmats)))
 
@@ -185,7 +198,10 @@ def camera_rays(cameras: LensCameras, sizes: Sizes) -> Tensor:
     A direction of zeros where the lens sees nothing.
     """
     shape = (*sizes.batch, sizes.cameras, cameras.height, cameras.width, 6)
-    every = [camera.rays() for camera in cameras]
+    every = [
+        camera.rays(lens_directions(camera.lens, camera.width, camera.height, cameras.values(image), camera.rotation))
+        for image, camera in enumerate(cameras)
+    ]
     return torch.stack(every).reshape(shape) if every else cameras.Ks.new_zeros(shape)
 
 

@@ -92,7 +92,7 @@ class PinholeLens:
         depths = torch.where(front, z, 1.0)
         x, y, valid = x / depths, y / depths, front
         if self.coefficients is not None:
-            (x, y), radial, _ = _bend(x, y, self.coefficients)
+            (x, y), radial = _bend(x, y, self.coefficients)
             valid = valid & (radial > _MIN_RADIAL)
         return *self.intrinsics.to_pixels(x, y, front), valid
 
@@ -102,7 +102,8 @@ class PinholeLens:
         x, y, valid = bent_x, bent_y, torch.ones_like(u, dtype=torch.bool)
         if self.coefficients is not None:
             for _ in range(_NEWTON_STEPS):
-                found, radial, (xx, xy, yx, yy) = _bend(x, y, self.coefficients)
+                found, radial = _bend(x, y, self.coefficients)
+                xx, xy, yx, yy = _bend_slopes(x, y, self.coefficients, radial)
                 off_x, off_y, area = found[0] - bent_x, found[1] - bent_y, xx * yy - xy * yx
                 step_x, step_y = (off_x * yy - off_y * xy) / area, (off_y * xx - off_x * yx) / area
                 x, y = x - step_x, y - step_y
@@ -111,27 +112,30 @@ class PinholeLens:
         return x, y, torch.ones_like(x), valid
 
 
-def _bend(
-    x: Tensor, y: Tensor, coefficients: Sequence[Tensor]
-) -> tuple[tuple[Tensor, Tensor], Tensor, tuple[Tensor, Tensor, Tensor, Tensor]]:
-    """Where the lens shows the point x, y at a distance of 1; its radial factor; derivatives by x, y, row by row."""
+def _bend(x: Tensor, y: Tensor, coefficients: Sequence[Tensor]) -> tuple[tuple[Tensor, Tensor], Tensor]:
+    """Where the lens shows the point x, y at a distance of 1, and its radial factor."""
     k1, k2, k3, k4, k5, k6, p1, p2, s1, s2, s3, s4 = coefficients
     r2 = x * x + y * y
-    above, below = 1 + r2 * (k1 + r2 * (k2 + r2 * k3)), 1 + r2 * (k4 + r2 * (k5 + r2 * k6))
-    radial = above / below
+    radial = (1 + r2 * (k1 + r2 * (k2 + r2 * k3))) / (1 + r2 * (k4 + r2 * (k5 + r2 * k6)))
     bent_x = x * radial + 2 * p1 * x * y + p2 * (r2 + 2 * x * x) + r2 * (s1 + r2 * s2)
     bent_y = y * radial + 2 * p2 * x * y + p1 * (r2 + 2 * y * y) + r2 * (s3 + r2 * s4)
+    return (bent_x, bent_y), radial
+
+
+def _bend_slopes(
+    x: Tensor, y: Tensor, coefficients: Sequence[Tensor], radial: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The derivatives of `_bend` by x, y, row by row."""
+    k1, k2, k3, k4, k5, k6, p1, p2, s1, s2, s3, s4 = coefficients
+    r2 = x * x + y * y
+    below = 1 + r2 * (k4 + r2 * (k5 + r2 * k6))
     slope = ((k1 + r2 * (2 * k2 + r2 * 3 * k3)) - radial * (k4 + r2 * (2 * k5 + r2 * 3 * k6))) / below
     mixed, prism_x, prism_y = 2 * (x * y * slope + p1 * x + p2 * y), 2 * (s1 + 2 * s2 * r2), 2 * (s3 + 2 * s4 * r2)
     return (
-        (bent_x, bent_y),
-        radial,
-        (
-            radial + 2 * x * x * slope + 2 * p1 * y + 6 * p2 * x + x * prism_x,
-            mixed + y * prism_x,
-            mixed + x * prism_y,
-            radial + 2 * y * y * slope + 2 * p2 * x + 6 * p1 * y + y * prism_y,
-        ),
+        radial + 2 * x * x * slope + 2 * p1 * y + 6 * p2 * x + x * prism_x,
+        mixed + y * prism_x,
+        mixed + x * prism_y,
+        radial + 2 * y * y * slope + 2 * p2 * x + 6 * p1 * y + y * prism_y,
     )
 
 

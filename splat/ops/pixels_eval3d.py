@@ -11,7 +11,7 @@ from torch import Tensor
 
 from .arguments import RollingShutterType, Sizes, check_scene, without_ftheta
 from .autocast import in_float32
-from .checks import MAX_SIDE, positive_int
+from .checks import MAX_SIDE, check_shape, check_tensor, positive_int
 from .lens_arguments import check_constant, check_lens_cameras
 from .lens_cameras import LensCameras, camera_rays
 from .pixels_rays import rasterize_along_rays
@@ -43,6 +43,7 @@ def rasterize_to_pixels_eval3d(
     ftheta_coeffs: Any = None,
     rolling_shutter: Any = RollingShutterType.GLOBAL,
     viewmats_rs: Tensor | None = None,
+    rays: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Blend Gaussians front to back, each with its largest value along the ray of a pixel.
 
@@ -72,6 +73,7 @@ def rasterize_to_pixels_eval3d(
         ftheta_coeffs: FThetaCameraDistortionParameters.
         rolling_shutter: RollingShutterType.
         viewmats_rs: [..., C, 4, 4].
+        rays: of gsplat 1.6.0: as for `rasterization`.
 
     Returns:
         Colours [..., C, image_height, image_width, D], and opacities [..., C, image_height, image_width, 1]. A pixel
@@ -94,14 +96,24 @@ def rasterize_to_pixels_eval3d(
     given = radial_coeffs, tangential_coeffs, thin_prism_coeffs, ftheta_coeffs, rolling_shutter, viewmats_rs
     cameras = check_lens_cameras(sizes, means, viewmats, Ks, width, height, camera_model, given)
     gaussians = GaussianParameters(means, quats, scales, None, None)
+    rays = checked_rays(rays, cameras, sizes, means)
     lists = tile_size, isect_offsets, flatten_ids
-    return draw_along_rays(gaussians, cameras, sizes, colors, opacities, *lists, backgrounds, masks)
+    return draw_along_rays(gaussians, rays, colors, opacities, *lists, backgrounds, masks)
+
+
+def checked_rays(rays: Tensor | None, cameras: LensCameras, sizes: Sizes, means: Tensor) -> Tensor:
+    """Rays [..., C, height, width, 6] that are given, or those of the cameras. Raises TypeError or ValueError."""
+    if rays is None:
+        return camera_rays(cameras, sizes)
+    check_tensor("rays", rays, means)
+    shape = (*sizes.batch, sizes.cameras, cameras.height, cameras.width, 6)
+    check_shape("rays", rays, shape, "[..., C, height, width, 6]")
+    return rays
 
 
 def draw_along_rays(
     gaussians: GaussianParameters,
-    cameras: LensCameras,
-    sizes: Sizes,
+    rays: Tensor,
     colors: Tensor,
     opacities: Tensor,
     tile_size: int,
@@ -110,11 +122,10 @@ def draw_along_rays(
     backgrounds: Tensor | None,
     masks: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """The same, of checked Gaussians and cameras."""
+    """The same, of checked Gaussians."""
     assert gaussians.quats is not None
     assert gaussians.scales is not None
     frames = rotation_matrices(gaussians.quats).mT / gaussians.scales[..., None]
-    rays = camera_rays(cameras, sizes)
     return rasterize_along_rays(
         gaussians.means, frames, colors, opacities, rays, tile_size, isect_offsets, flatten_ids, backgrounds, masks
     )

@@ -136,6 +136,7 @@ def fully_fused_projection_with_ut(
         antialiased=calc_compensations,
         camera_model=checked_as,
         z_order=global_z_order,
+        ut_params=checked_parameters(ut_params),
     )
     sizes = check_scene(
         means=means,
@@ -149,12 +150,14 @@ def fully_fused_projection_with_ut(
     given = radial_coeffs, tangential_coeffs, thin_prism_coeffs, ftheta_coeffs, rolling_shutter, viewmats_rs
     size = settings.width, settings.height
     cameras = check_lens_cameras(sizes, means, viewmats, Ks, *size, camera_model, given)
-    found = project_unscented(means, quats, scales, opacities, cameras, sizes, settings, checked_parameters(ut_params))
+    found = project_unscented(means, quats, scales, opacities, cameras, sizes, settings)
     return *found[:4], found.compensations if calc_compensations else None
 
 
 def checked_parameters(given: Any) -> UnscentedTransformParameters:
-    """gsplat's objects, too. Raises TypeError or ValueError."""
+    """gsplat's objects, too, and None for the usual ones. Raises TypeError or ValueError."""
+    if given is None:
+        return DEFAULT_PARAMETERS
     try:
         *numbers, margin, every = (getattr(given, field.name) for field in fields(UnscentedTransformParameters))
         alpha, beta, kappa = map(float, numbers)
@@ -175,9 +178,9 @@ def project_unscented(
     cameras: LensCameras,
     sizes: Sizes,
     settings: ProjectionSettings,
-    parameters: UnscentedTransformParameters,
 ) -> UnscentedSplats:
     """All pairs of camera and Gaussian, from checked arguments."""
+    assert isinstance(settings.ut_params, UnscentedTransformParameters)
     given = (means, quats, scales, *(() if opacities is None else (opacities[..., None],)))
     rows = torch.cat(given, dim=-1)
     scenes = rows.reshape(sizes.batches, sizes.gaussians, rows.shape[-1])
@@ -187,7 +190,7 @@ def project_unscented(
         return UnscentedSplats._make((radii.int(), *floats, scenes.new_zeros(lead).bool()))
     chunk = _CPU_CHUNK if means.device.type == "cpu" else _GPU_CHUNK
     parts = [
-        _project_part(part, camera, settings, parameters)
+        _project_part(part, camera, settings, settings.ut_params)
         for image, camera in enumerate(cameras)
         for part in torch.split(scenes[image // sizes.cameras], chunk)
     ]

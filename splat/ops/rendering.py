@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor
 
@@ -29,9 +29,6 @@ from .packing import SparseRows, Splats
 from .pairs import exchange, meta_of_lists, project_splats, tile_pairs
 from .pixels import rasterize
 from .projection import GaussianParameters, check_sparse
-
-if TYPE_CHECKING:
-    from .lens_cameras import LensCameras
 
 
 @in_float32
@@ -74,6 +71,8 @@ def rasterization(
     capacity: int | None = None,
     extra_signals: Tensor | None = None,
     extra_signals_sh_degree: int | None = None,
+    rays: Tensor | None = None,
+    ut_params: object | None = None,
     return_normals: bool = False,
     global_z_order: bool = True,
     lidar_coeffs: object | None = None,
@@ -154,6 +153,9 @@ def rasterization(
             [N, K, E] with `extra_signals_sh_degree`, which are drawn into `meta["render_extra_signals"]`.
         extra_signals_sh_degree: 0 to 4: the signals are coefficients of spherical harmonics, evaluated as colours are,
             but for negative results, which stay.
+        rays: float32 [..., C, height, width, 6], with `with_eval3d` alone, in place of those of the cameras: origins
+            and directions of any length, in world coordinates. A pixel whose direction is 0 shows the background.
+        ut_params: UnscentedTransformParameters of `with_ut`; None for the usual ones.
         return_normals: must be False.
         global_z_order: False, with `with_ut` alone, to sort by the distances of the centres from the camera, which are
             then the depth too, and by which ftheta cameras cull.
@@ -199,6 +201,12 @@ def rasterization(
         external_distortion_coeffs=external_distortion_coeffs,
         renderer_config=renderer_config,
     )
+    if rays is not None and not with_eval3d:
+        raise ValueError("rays needs with_eval3d=True, by which Gaussians are evaluated along rays; found False")
+    if with_ut:
+        from .projection_ut import checked_parameters  # not at the top: few programs need it
+
+        ut_params = checked_parameters(ut_params)
     if covars is not None:
         quats = scales = None
     checked_as = without_ftheta(camera_model) if with_ut else camera_model
@@ -225,6 +233,7 @@ def rasterization(
         antialiased=one_of("rasterize_mode", rasterize_mode, RASTERIZE_MODES) == "antialiased",
         camera_model=checked_as,
         z_order=global_z_order,
+        ut_params=ut_params if with_ut else None,
     )
     positive_int("channel_chunk", channel_chunk)
     tile_size = positive_int("tile_size", 16 if tile_size is None else tile_size, MAX_TILE_SIZE)
@@ -243,6 +252,11 @@ def rasterization(
         cameras = check_lens_options(
             with_ut, with_eval3d, others, sizes, means, viewmats, Ks, settings, camera_model, given
         )
+    if with_eval3d:
+        from .pixels_eval3d import checked_rays
+
+        assert cameras is not None
+        rays = checked_rays(rays, cameras, sizes, means)
 
     ranks, projected = None, sizes
     if distributed:
@@ -275,10 +289,7 @@ def rasterization(
         rows.fill(shown.visible.gaussian_ids)
 
     drawn = features.with_depth(drawn_colors, splats.depths)
-    images, alphas = _blend(
-        splats, drawn, features.backgrounds, lists, sizes, settings, grid, absgrad, gaussians,
-        cameras if with_eval3d else None,
-    )  # fmt: skip
+    images, alphas = _blend(splats, drawn, features.backgrounds, lists, sizes, settings, grid, absgrad, gaussians, rays)
     images, signal_images = features.apart(images, alphas)
     meta: dict[str, Any] = {
         **shown.meta(projected),
@@ -304,18 +315,16 @@ def _blend(
     grid: Grid,
     absgrad: bool,
     gaussians: GaussianParameters,
-    cameras: LensCameras | None,
+    rays: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """The images and their opacities; of the Gaussians in space if there are cameras, else of the splats."""
+    """The images and their opacities; of the Gaussians in space if there are rays, else of the splats."""
     tile_size, tile_width, tile_height = grid
     _, flatten_ids, offsets = lists
     listed = shaped(offsets, *sizes.batch, sizes.cameras, tile_height, tile_width), flatten_ids
-    if cameras is not None:
+    if rays is not None:
         from .pixels_eval3d import draw_along_rays  # few programs need it
 
-        return draw_along_rays(
-            gaussians, cameras, sizes, drawn, splats.opacities, tile_size, *listed, backgrounds, None
-        )
+        return draw_along_rays(gaussians, rays, drawn, splats.opacities, tile_size, *listed, backgrounds, None)
     return rasterize(
         splats.means2d,
         splats.conics,

@@ -16,7 +16,7 @@ from .lens_arguments import check_constant, check_lens_cameras
 from .lens_cameras import LensCameras
 from .packing import Splats
 from .projection import Colors, GaussianParameters
-from .projection_ut import DEFAULT_PARAMETERS, project_unscented
+from .projection_ut import project_unscented
 
 _LENS_ARGUMENTS: Final = (
     "radial_coeffs", "tangential_coeffs", "thin_prism_coeffs", "ftheta_coeffs", "rolling_shutter", "viewmats_rs",
@@ -72,7 +72,7 @@ def project_splats_unscented(
     assert quats is not None
     assert scales is not None
     assert opacities is not None
-    found = project_unscented(gaussians.means, quats, scales, opacities, cameras, sizes, settings, DEFAULT_PARAMETERS)
+    found = project_unscented(gaussians.means, quats, scales, opacities, cameras, sizes, settings)
     seen, invalid = (found.radii > 0).all(-1), found.invalid
     shaded = found.depths.new_zeros(*found.depths.shape, 0)
     if colors is not None:
