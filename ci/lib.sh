@@ -163,6 +163,14 @@ make_aarch64() {
   "$venv/bin/python" "$root/ci/aarch64.py" "$aarch64" || aarch64=
 }
 
+# make_windows: a folder in which a wheel for Windows runs under Wine; sets $windows, to nothing if it cannot be made here.
+make_windows() {
+  windows=$cache/windows
+  make_venv windows-tools setuptools wheel
+  say "a Python and a torch for Windows (the first time: about 200 MB to fetch)"
+  "$venv/bin/python" "$root/ci/windows.py" "$windows" || windows=
+}
+
 # need_chromium: installs Chromium, a browser without a screen, where apt can; else says what installs it.
 need_chromium() {
   local name

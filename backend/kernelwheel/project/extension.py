@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from typing import Any, Literal, NamedTuple, NoReturn, get_args
 
 from ..runtime.errors import SettingsError
-from ..runtime.platforms import library_file
+from ..runtime.platforms import library_file, platform_name
 from ..runtime.settings import choice
 from ..source_language import CUDA_SUFFIX
 from . import arch_choice
@@ -60,7 +60,7 @@ class Extension:
     @property
     def file(self) -> str:
         """The library's file in an Artifact."""
-        return library_file(self.name)
+        return library_file(self.name, platform_name())
 
     @property
     def has_kernels(self) -> bool:
