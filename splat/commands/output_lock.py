@@ -28,7 +28,9 @@ if sys.platform == "win32":
         os.lseek(descriptor, _LONGEST, os.SEEK_SET)  # a byte that nobody reads: others cannot read what is locked
         try:
             msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-        except PermissionError as error:
+        except OSError as error:
+            if error.errno not in (errno.EACCES, errno.EDEADLK, 0):  # 0: Wine
+                raise
             raise BlockingIOError from error
         finally:
             os.lseek(descriptor, 0, os.SEEK_SET)
