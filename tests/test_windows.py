@@ -12,7 +12,6 @@ import platform
 import sys
 from pathlib import Path
 from typing import Any
-from zipfile import ZipFile
 
 import numpy as np
 import pytest
@@ -51,12 +50,13 @@ def build_wheel(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel for Windows that SPLAT_TEST_WINDOWS_WHEEL names, or else this checkout's, unpacked."""
+    """The wheel for Windows that SPLAT_TEST_WINDOWS_WHEEL names, or else this checkout's, installed."""
     folder = tmp_path_factory.mktemp("windows")
     wheel = os.environ.get("SPLAT_TEST_WINDOWS_WHEEL") or build_wheel(folder)
-    with ZipFile(wheel) as archive:
-        archive.extractall(folder / "unpacked")
-    return folder / "unpacked"
+    words = ["--platform=win_amd64", "--python-version=3.12", "--only-binary=:all:", "--no-deps", "--no-index"]
+    target = folder / "installed"
+    run([sys.executable, "-m", "pip", "install", *words, "--target", target, wheel], cwd=folder)
+    return target
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +102,7 @@ def test_it_fits_and_is_loaded_at_import(on_windows: Found) -> None:
     assert loader["platform"] == loader["host"]["platform"] == "windows-x86_64"
     assert (loader["verdict"], loader["mismatches"], loader["damage"]) == ([], [], None)
     assert [*loader["loaded"]] == ["cpu"]
-    assert loader["loaded"]["cpu"].endswith(r"unpacked\splat\_native")
+    assert loader["loaded"]["cpu"].endswith(r"installed\splat\_native")
 
 
 def test_nothing_takes_the_place_of_a_library_that_is_loaded(on_windows: Found) -> None:
