@@ -2,6 +2,22 @@
 // compiler/resources.py does the same for builds.
 #include "available_memory.h"
 
+#if defined(_WIN32)
+#define NOMINMAX
+#include <windows.h>
+
+#include <algorithm>
+
+// Windows does not promise more memory than it has: what may still be promised counts too.
+int64_t splat::cpu::available_memory() {
+  MEMORYSTATUSEX memory = {};
+  memory.dwLength = sizeof memory;
+  if (!GlobalMemoryStatusEx(&memory)) return INT64_MAX;
+  return static_cast<int64_t>(std::min(memory.ullAvailPhys, memory.ullAvailPageFile));
+}
+
+#else
+
 #include <algorithm>
 #include <cstdio>
 #include <string>
@@ -86,3 +102,5 @@ int64_t available_memory() {
 
 }  // namespace cpu
 }  // namespace splat
+
+#endif
