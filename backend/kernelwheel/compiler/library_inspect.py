@@ -6,21 +6,19 @@ import re
 import subprocess
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
-
-from elftools.elf.dynamic import DynamicSection
-from elftools.elf.elffile import ELFFile
-from elftools.elf.gnuversions import GNUVerNeedSection, GNUVerSymSection
-from elftools.elf.sections import Symbol, SymbolTableSection
+from typing import NamedTuple, Protocol
 
 from ..project.arch_choice import from_code
-from ..project.build_platforms import HOST_PLATFORM
+from ..project.build_platforms import MZ, PLATFORMS
 from ..project.extension import is_of_cuda_major
 from ..runtime.errors import BuildError
 from ..runtime.files import file_sha256
 from ..runtime.manifest import Library
+from . import elf_inspect
+from .cross.windows import pe_inspect
+from .elf_inspect import NeededSymbol
 
-CUDA_LIBRARY = HOST_PLATFORM.shared("torch_cuda")
+CUDA_LIBRARIES = {platform.shared("torch_cuda") for platform in PLATFORMS.values()}
 # PTX version -> the CUDA release that introduced it (PTX ISA, "Release Notes"). Of those between two, drivers of the
 # earlier release compile no PTX of the later one.
 PTX_ISA = {(8, 0): (12, 0), (8, 1): (12, 1), (8, 2): (12, 2), (8, 3): (12, 3), (8, 4): (12, 4), (8, 5): (12, 5)}
@@ -33,7 +31,7 @@ def read_library(path: Path, cuobjdump: Path | None) -> Library:
     Raises:
         BuildError: it links against libtorch_cuda, and there is no cuobjdump, or that failed.
     """
-    device = "cuda" if CUDA_LIBRARY in needed(path) else "cpu"
+    device = "cuda" if CUDA_LIBRARIES.intersection(needed(path)) else "cpu"
     sass: tuple[str, ...] = ()
     ptx: tuple[str, ...] = ()
     if device == "cuda":
@@ -93,13 +91,24 @@ def _sorted(codes: Iterable[str]) -> tuple[str, ...]:
     return tuple(map(str, sorted(set(map(from_code, codes)))))
 
 
-def needed(path: Path) -> list[str]:
-    """The DT_NEEDED entries of an ELF file (System V ABI, dynamic section)."""
+class _Format(Protocol):
+    """A module that reads the libraries of one system."""
+
+    def needed(self, path: Path) -> list[str]: ...
+    def exported(self, path: Path) -> Iterator[str]: ...
+    def used(self, path: Path) -> Iterator[str]: ...
+    def unique(self, path: Path) -> Iterator[str]: ...
+    def needed_symbols(self, path: Path) -> Iterator[NeededSymbol]: ...
+
+
+def _format(path: Path) -> _Format:
     with path.open("rb") as stream:
-        for section in ELFFile(stream).iter_sections():
-            if isinstance(section, DynamicSection):
-                return [str(getattr(tag, "needed")) for tag in section.iter_tags("DT_NEEDED")]  # noqa: B009
-    return []
+        return pe_inspect if stream.read(len(MZ)) == MZ else elf_inspect
+
+
+def needed(path: Path) -> list[str]:
+    """The libraries that a library needs, by file name."""
+    return _format(path).needed(path)
 
 
 def libraries_of_cuda_major(paths: Iterable[Path]) -> list[str]:
@@ -109,60 +118,32 @@ def libraries_of_cuda_major(paths: Iterable[Path]) -> list[str]:
 
 def module_name(path: Path) -> str | None:
     """The module name, if the library exports `PyInit_<name>` (Python/C API, extension modules)."""
-    exported = (str(each.name) for each in _dynamic_symbols(path) if each.entry.st_shndx != "SHN_UNDEF")
-    return next((name.removeprefix("PyInit_") for name in exported if name.startswith("PyInit_")), None)
+    names = _format(path).exported(path)
+    return next((name.removeprefix("PyInit_") for name in names if name.startswith("PyInit_")), None)
+
+
+def used_symbols(path: Path) -> list[str]:
+    """The functions and variables of other libraries that a library uses."""
+    return sorted(_format(path).used(path))
 
 
 def python_symbols(path: Path) -> list[str]:
-    """The functions and variables of Python that the library uses (Python/C API: their names start with `Py`)."""
-    used = (str(each.name) for each in _dynamic_symbols(path) if each.entry.st_shndx == "SHN_UNDEF")
-    return sorted(name for name in used if name.startswith(("Py", "_Py")))
+    """Those of Python (Python/C API: their names start with `Py`)."""
+    return [name for name in used_symbols(path) if name.startswith(("Py", "_Py"))]
 
 
 def unique_symbols(path: Path) -> list[str]:
-    """The symbols that a process has once, whatever library asks for them (gABI's STB_LOOS: GNU's STB_GNU_UNIQUE)."""
-    return sorted(str(each.name) for each in _dynamic_symbols(path) if each.entry.st_info.bind == "STB_LOOS")
-
-
-def _dynamic_symbols(path: Path) -> Iterator[Symbol]:
-    """The dynamic symbols of an ELF file, those that it exports and those that it needs (gABI, "Symbol Table")."""
-    with path.open("rb") as stream:
-        table = ELFFile(stream).get_section_by_name(".dynsym")
-        yield from table.iter_symbols() if isinstance(table, SymbolTableSection) else ()
-
-
-class NeededSymbol(NamedTuple):
-    """A versioned symbol that a library needs: `pthread_create`, `GLIBC_2.34`, `libc.so.6`."""
-
-    name: str
-    version: str
-    soname: str
+    """The symbols that a process has once, whatever library asks for them."""
+    return sorted(_format(path).unique(path))
 
 
 def needed_symbols(path: Path) -> Iterator[NeededSymbol]:
-    """The versioned symbols that an ELF file needs from other libraries (LSB core, "Symbol Versioning")."""
-    with path.open("rb") as stream:
-        elf = ELFFile(stream)
-        symbols, versions = elf.get_section_by_name(".dynsym"), elf.get_section_by_name(".gnu.version")
-        needs = elf.get_section_by_name(".gnu.version_r")
-        if not (
-            isinstance(symbols, SymbolTableSection)
-            and isinstance(versions, GNUVerSymSection)
-            and isinstance(needs, GNUVerNeedSection)
-        ):
-            return
-        names = {
-            each.entry.vna_other: (str(each.name), str(library.name))
-            for library, versions_of in needs.iter_versions()
-            for each in versions_of
-        }
-        for symbol, at in zip(symbols.iter_symbols(), versions.iter_symbols(), strict=True):
-            if at.entry["ndx"] in names:
-                yield NeededSymbol(str(symbol.name), *names[at.entry["ndx"]])
+    """The versioned symbols that a library needs from others."""
+    return _format(path).needed_symbols(path)
 
 
 def newest_symbol_version(paths: list[Path], prefix: str) -> str:
     """The newest symbol version with a prefix such as `GLIBC_` that any of the libraries needs; empty if none does."""
-    versions = {str(symbol.version) for path in paths for symbol in needed_symbols(path)}
+    versions = {symbol.version for path in paths for symbol in needed_symbols(path)}
     found = (version for version in versions if re.fullmatch(rf"{prefix}[\d.]+", version))
     return max(found, key=lambda name: [int(part) for part in name[len(prefix) :].split(".")], default="")

@@ -99,7 +99,10 @@ class Manifest(Record):
     @property
     def extensions(self) -> dict[str, Mapping[str, Any]]:
         """The extensions in its Plan, as JSON values, by the file of their library."""
-        return {library_file(extension["name"]): extension for extension in self.content["extensions"]}
+        return {
+            library_file(extension["name"], self.requires.platform): extension
+            for extension in self.content["extensions"]
+        }
 
     @property
     def uses_cuda(self) -> bool:
@@ -114,7 +117,7 @@ class Manifest(Record):
 
     def extension_library(self, extension: str) -> Library | None:
         """The library of an extension, by its name."""
-        file = library_file(extension)
+        file = library_file(extension, self.requires.platform)
         return next((library for library in self.libraries if library.file == file), None)
 
     def is_of_a_family(self, library: Library) -> bool:

@@ -181,9 +181,9 @@ def require_supported() -> None:
         )
 
 
-def library_file(extension: str) -> str:
-    """The file of an extension's library: `pkg._C.so`. On a platform that is not known, it is assumed to be as here."""
-    return extension + HOST_PLATFORM.suffix
+def library_file(extension: str, platform: str) -> str:
+    """The file of an extension's library for a platform: `pkg._C.so`."""
+    return extension + (".dll" if platform.startswith("windows-") else ".so")
 
 
 def numbers(version: str) -> tuple[int, ...]:
