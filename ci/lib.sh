@@ -163,6 +163,20 @@ make_aarch64() {
   "$venv/bin/python" "$root/ci/aarch64.py" "$aarch64" || aarch64=
 }
 
+# make_windows: a folder in which a wheel for Windows runs under Wine; sets $windows, to nothing if it cannot be made here.
+make_windows() {
+  windows=
+  if ! command -v wine >/dev/null; then
+    say "required: Wine, to run programs for Windows; found: none on PATH; those tests are skipped by name." \
+      "to fix: Debian, Ubuntu: apt-get install wine wine64"
+    return
+  fi
+  windows=$cache/windows
+  make_venv windows-tools setuptools wheel
+  say "a Python and a torch for Windows (the first time: about 200 MB to fetch)"
+  "$venv/bin/python" "$root/ci/windows.py" "$windows" || windows=
+}
+
 # need_chromium: installs Chromium, a browser without a screen, where apt can; else says what installs it.
 need_chromium() {
   local name

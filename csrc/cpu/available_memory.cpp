@@ -2,18 +2,20 @@
 // compiler/resources.py does the same for builds.
 #include "available_memory.h"
 
-#if defined(_WIN32)
+#ifdef _WIN32
+
 #define NOMINMAX
+#define WIN32_LEAN_AND_MEAN
 #include <windows.h>
 
 #include <algorithm>
 
-// Windows does not promise more memory than it has: what may still be promised counts too.
 int64_t splat::cpu::available_memory() {
-  MEMORYSTATUSEX memory = {};
-  memory.dwLength = sizeof memory;
-  if (!GlobalMemoryStatusEx(&memory)) return INT64_MAX;
-  return static_cast<int64_t>(std::min(memory.ullAvailPhys, memory.ullAvailPageFile));
+  MEMORYSTATUSEX status = {};
+  status.dwLength = sizeof status;
+  if (!GlobalMemoryStatusEx(&status)) return INT64_MAX;
+  // What may be allocated (the paging file counts), and what fits without that file.
+  return static_cast<int64_t>(std::min(status.ullAvailPageFile, status.ullAvailPhys));
 }
 
 #else
