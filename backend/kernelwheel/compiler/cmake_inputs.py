@@ -54,13 +54,14 @@ _FUNCTIONS = {
 }
 
 
-def prefix_map(work: Path) -> str:
+def prefix_map(work: Path, kind: str) -> str:
     """The response file that makes `__FILE__` the same in every folder.
 
     Of the characters allowed in the path (work_folder.FIT), only a space is special there. It is escaped, not quoted,
-    because sccache does not understand quotes in response files.
+    because sccache does not understand quotes in response files. zig, on the contrary, understands nothing else.
     """
-    return f"-ffile-prefix-map={work}=.".replace(" ", "\\ ") + "\n"
+    option = f"-ffile-prefix-map={work}=."
+    return f'"{option}"\n' if kind == zig.KIND else option.replace(" ", "\\ ") + "\n"
 
 
 def without_links(work: Path) -> str:
@@ -101,7 +102,7 @@ def generated_sources(plan: Plan, toolchain: Toolchain) -> dict[str, str]:
 
 def recipe_files(work: Path, toolchain: Toolchain) -> dict[str, str]:
     """The files that tell CMake and the compilers how, by their names in the work folder."""
-    files = {"recipe/paths.rsp": prefix_map(work), "recipe/depfile.sed": without_links(work)}
+    files = {"recipe/paths.rsp": prefix_map(work, toolchain.cxx.kind), "recipe/depfile.sed": without_links(work)}
     if toolchain.target:
         files["recipe/toolchain.cmake"] = toolchain_file(work, toolchain)
     return files
