@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from typing import Any, Literal, NamedTuple, NoReturn, get_args
 
 from ..runtime.errors import SettingsError
-from ..runtime.platforms import library_file, platform_name
+from ..runtime.platforms import library_file
 from ..runtime.settings import choice
 from ..source_language import CUDA_SUFFIX
 from . import arch_choice
@@ -57,10 +57,9 @@ class Extension:
         """The last part of its name, which is TORCH_EXTENSION_NAME."""
         return self.name.rpartition(".")[2]
 
-    @property
-    def file(self) -> str:
-        """The library's file in an Artifact."""
-        return library_file(self.name, platform_name())
+    def file(self, platform: str) -> str:
+        """The library's file in an Artifact for a platform."""
+        return library_file(self.name, platform)
 
     @property
     def has_kernels(self) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from folders import REPOSITORY
 from kernelwheel.compiler import worker
-from kernelwheel.project.build_platforms import HOST_PLATFORM, PLATFORMS
+from kernelwheel.project.build_platforms import HOST_PLATFORM
 from kernelwheel.runtime import compile_into_store as obtain
 from kernelwheel.runtime import platforms
 from kernelwheel.runtime.errors import BuildError
@@ -60,7 +60,7 @@ def test_every_hook_refuses_another_system_first_and_says_what_there_is(run_pyth
     }  # fmt: skip
     for _, first, required, found in rows:
         assert first == f"kernels cannot be built on {found}, nor kept in a cache"
-        assert required == f"one of {', '.join(PLATFORMS)}"
+        assert required == f"one of {', '.join(platforms.SUPPORTED)}"
         assert found.startswith("darwin-")
     assert list(tmp_path.iterdir()) == []
 
@@ -74,4 +74,4 @@ def test_a_compile_at_run_time_refuses_another_system_before_it_touches_anything
     with pytest.raises(BuildError, match="kernels cannot be built on windows-x86_64") as caught:
         build()
 
-    assert caught.value.required == f"one of {', '.join(PLATFORMS)}"
+    assert caught.value.required == f"one of {', '.join(platforms.SUPPORTED)}"
