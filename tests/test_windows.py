@@ -41,8 +41,7 @@ def windows_path(path: Path) -> str:
 def build_wheel(folder: Path) -> Path:
     """Build this checkout's wheel for Windows."""
     words = ["--no-build-isolation", "--no-deps", "-C", "platform=windows-x86_64", "-w", folder]
-    # zig compiles its C++ library once, which takes minutes.
-    caches = {"XDG_CACHE_HOME": str(folder / "cache"), "ZIG_GLOBAL_CACHE_DIR": f"{FOLDER}-zig"}
+    caches = {"XDG_CACHE_HOME": str(folder / "cache"), "ZIG_GLOBAL_CACHE_DIR": os.environ["ZIG_GLOBAL_CACHE_DIR"]}
     run([sys.executable, "-m", "pip", "wheel", *words, REPOSITORY], cwd=folder, env=caches, limit=900)
     (wheel,) = folder.glob("*-py3-none-win_amd64.whl")
     return wheel
