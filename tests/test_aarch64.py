@@ -16,7 +16,7 @@ from typing import Any
 from zipfile import ZipFile
 
 import pytest
-from folders import REPOSITORY
+from folders import HELPERS, REPOSITORY
 from processes import run
 
 FOLDER = os.environ.get("SPLAT_TEST_AARCH64", "")
@@ -28,59 +28,15 @@ pytestmark = [
     pytest.mark.needs_torch("cuda"),  # whose build has both libraries
 ]
 
-# Draws a small scene with all that depends on the CPU, and prints digests of images and gradients.
-DRAW = """
-import hashlib, json, sys, torch, splat
-from splat._kernelwheel import host as hosts
-from splat._kernelwheel import manifest as manifests
-from splat._kernelwheel import compatible
-from splat._kernelwheel.platforms import platform_name
-from pathlib import Path
-
-def numbers(seed, *shape):  # the same everywhere, without torch's generator
-    count = torch.Size(shape).numel()
-    x = (torch.arange(count) * 1103515245 + seed * 12345 + 1013904223) % 2147483648
-    return ((x * 48271 + 11 + seed) % 2147483647 % 65536).to(torch.float32).reshape(shape) / 65536
-
-def digest(tensor):
-    return hashlib.sha256(bytes(tensor.detach().contiguous().view(torch.uint8).flatten().tolist())).hexdigest()
-
-count = 400
-values = [
-    numbers(1, count, 3) * 2 - torch.tensor([1.0, 1.0, -2.0]), numbers(2, count, 4) - 0.5,
-    numbers(3, count, 3) * 0.2 + 0.01, numbers(4, count), numbers(5, count, 16, 3) - 0.25,
-]
-intrinsics = torch.tensor([[[40.0, 0, 32], [0, 40, 24], [0, 0, 1]]])
-found = {}
-for camera, mode in (("pinhole", "antialiased"), ("fisheye", "classic")):
-    inputs = [value.clone().requires_grad_() for value in values]
-    image, alpha, _ = splat.rasterization(
-        *inputs, torch.eye(4)[None], intrinsics, 67, 45, sh_degree=3, camera_model=camera, rasterize_mode=mode
-    )
-    ((image * numbers(6, *image.shape)).sum() + alpha.sum()).backward()
-    found[camera] = [digest(each) for each in (image, alpha, *(each.grad for each in inputs))]
-    assert image.abs().sum() > 0 and all(each.grad.abs().sum() > 0 for each in inputs)
-native = Path(splat.__file__).parent / "_native"
-check = compatible.check(manifests.read(native), hosts.probe())
-cuda = native / "libsplat_cuda.so"
-registered = 0
-if torch.version.cuda:
-    torch.ops.load_library(cuda)
-    registered = sum(
-        name.startswith("splat::") for name in torch._C._dispatch_get_registrations_for_dispatch_key("CUDA")
-    )
-print(json.dumps({
-    "digests": found, "platform": platform_name(), "mismatches": [str(each) for each in check.mismatches],
-    "torch": torch.__version__, "cuda operators": registered,
-}))
-"""
-
 # Draws, and runs commands of `splat`; in one process, because qemu takes 20 seconds to import torch.
 DRAW_AND_RUN = """
-import contextlib, io, json, runpy, sys
+import contextlib, io, json, sys
+
+sys.path.append(sys.argv[1])
+from drawn_digests import described, drawn_with
 from splat import cli
 
-runpy.run_path(sys.argv[1])
+print(json.dumps({"digests": drawn_with([]), **described()}))
 for command in json.loads(sys.argv[2]):
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         cli.main(command)
@@ -157,15 +113,14 @@ def arm_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def on_arm(arm_package: Path) -> list[dict[str, Any]]:
-    """What an aarch64 Python prints with the package beside torch's: of DRAW, `doctor --json`, `inspect --json`."""
+    """What drawn_digests, `doctor --json` and `inspect --json` print there, with the package beside torch's."""
     *machine, python = machine_command()
     (wheel,) = arm_package.parent.glob("*.whl")
-    draw, both = arm_package.parent / "draw.py", arm_package.parent / "both.py"
-    draw.write_text(DRAW, encoding="utf-8")
+    both = arm_package.parent / "both.py"
     both.write_text(DRAW_AND_RUN, encoding="utf-8")
     commands = json.dumps([["doctor", "--json"], ["inspect", str(wheel), "--json"]])
     path = f"PYTHONPATH={arm_package}:{FOLDER}/site"
-    done = run([*machine, "-E", path, python, both, draw, commands], cwd=arm_package.parent, limit=300)
+    done = run([*machine, "-E", path, python, both, HELPERS, commands], cwd=arm_package.parent, limit=300)
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
@@ -183,9 +138,8 @@ def test_both_libraries_are_for_aarch64_and_have_the_device_code_asked_for(arm_p
 def test_it_draws_and_differentiates_as_on_x86_64_to_the_last_bit_and_loads_both_libraries(
     on_arm: list[dict[str, Any]], tmp_path: Path
 ) -> None:
-    (tmp_path / "draw.py").write_text(DRAW, encoding="utf-8")
-
-    here = json.loads(run([sys.executable, tmp_path / "draw.py"], cwd=tmp_path).stdout.strip().splitlines()[-1])
+    done = run([sys.executable, HELPERS / "drawn_digests.py"], cwd=tmp_path)
+    here = json.loads(done.stdout.strip().splitlines()[-1])
     there = on_arm[0]
 
     assert (here["platform"], there["platform"]) == ("linux-x86_64", "linux-aarch64")

@@ -96,8 +96,9 @@ def test_one_picture_in_some_is_held_out(tmp_path: Path, every: int | None, chos
 def test_pictures_are_held_out_by_name(tmp_path: Path) -> None:
     views = photograph_views(read_capture(photographs.colmap_folder(tmp_path / "a")), 50, 0)
     names = tmp_path / "names.txt"
-    names.write_text("03.png\n\n 05.png \n")
-    assert HoldOut(names=names).choose(views) == [3, 5]
+    for encoding in ("utf-8", "utf-8-sig", "utf-16"):  # of Linux, and of Windows' editors and its PowerShell
+        names.write_text("03.png\r\n\n 05.png \n", encoding)
+        assert HoldOut(names=names).choose(views) == [3, 5]
     names.write_text("03.png\n33.png")
     with pytest.raises(
         SceneError, match=r"names\.txt: names of the pictures, like 00\.png, are required, found 33\.png"

@@ -24,7 +24,7 @@ from .runtime.kernels import Kernels
 from .runtime.loading import load_module
 from .runtime.manifest import read
 from .runtime.no_kernels import incompatible
-from .runtime.platforms import library_file
+from .runtime.platforms import library_file, platform_name
 from .runtime.selection import Request, against
 
 # What a process has loaded, by content; the lock is held while one is.
@@ -64,7 +64,7 @@ def library_of(call: Call, texts: Mapping[str, bytes], caller: str) -> Any:
         import torch
 
         return getattr(torch.ops, package.extension["name"])
-    return library if call.wants_module else str(folder / library_file(name))
+    return library if call.wants_module else str(folder / library_file(name, platform_name()))
 
 
 class Loader(Kernels):

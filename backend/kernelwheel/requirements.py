@@ -24,8 +24,10 @@ TO_BUILD = (
     ("cyclonedx", "cyclonedx-python-lib"),
     *([("tomli", "tomli")] if sys.version_info < (3, 11) else []),
 )
+# For kernels for Windows besides, which pip installs where such a wheel is built:
+FOR_WINDOWS = (("ziglang", "ziglang"), ("pefile", "pefile"))
 # Of those, the releases that work; the distribution requires the same (backend/pyproject.toml).
-RELEASES = {"scikit-build-core": "<2", "packaging": ">=24.2"}
+RELEASES = {"scikit-build-core": "<2", "packaging": ">=24.2", "ziglang": ">=0.17,<0.18"}
 # setuptools 77 imports this from an installed packaging, and that only from this release on has it.
 PART_OF_PACKAGING = "packaging.licenses"
 

@@ -2,6 +2,24 @@
 // compiler/resources.py does the same for builds.
 #include "available_memory.h"
 
+#ifdef _WIN32
+
+#define NOMINMAX
+#define WIN32_LEAN_AND_MEAN
+#include <windows.h>
+
+#include <algorithm>
+
+int64_t splat::cpu::available_memory() {
+  MEMORYSTATUSEX status = {};
+  status.dwLength = sizeof status;
+  if (!GlobalMemoryStatusEx(&status)) return INT64_MAX;
+  // What may be allocated (the paging file counts), and what fits without that file.
+  return static_cast<int64_t>(std::min(status.ullAvailPageFile, status.ullAvailPhys));
+}
+
+#else
+
 #include <algorithm>
 #include <cstdio>
 #include <string>
@@ -86,3 +104,5 @@ int64_t available_memory() {
 
 }  // namespace cpu
 }  // namespace splat
+
+#endif

@@ -1,6 +1,9 @@
 #include "instruction_set.h"
 
 #include <string.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 #include <atomic>
 
@@ -12,20 +15,23 @@ namespace {
 
 constexpr const char* kNames[] = {"baseline", "avx2", "avx512"};
 
+// Asks the CPU (Intel SDM, "CPUID" and "XGETBV"), not __builtin_cpu_supports, which needs a part of the compiler's library
+// that zig's lacks.
 bool supported(InstructionSet set) {
+  if (set == InstructionSet::kBaseline) return true;
 #if defined(__x86_64__)
-  switch (set) {
-    case InstructionSet::kBaseline:
-      return true;
-    case InstructionSet::kAvx2:
-      return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
-    case InstructionSet::kAvx512:
-      return __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512vl") != 0 &&
-             __builtin_cpu_supports("avx512bw") != 0 && __builtin_cpu_supports("avx512dq") != 0;
-  }
-  return false;
+  unsigned eax, ebx, ecx, edx;
+  if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx) || !(ecx & bit_OSXSAVE) || !(ecx & bit_FMA)) return false;
+  unsigned saved, high;  // the registers that the system saves: XCR0
+  __asm__("xgetbv" : "=a"(saved), "=d"(high) : "c"(0));
+  if (!__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx)) return false;
+  const auto has = [&](unsigned registers, unsigned features) {
+    return (saved & registers) == registers && (ebx & features) == features;
+  };
+  if (set == InstructionSet::kAvx2) return has(0x06, bit_AVX2);
+  return has(0xe6, bit_AVX512F | bit_AVX512VL | bit_AVX512BW | bit_AVX512DQ);
 #else
-  return set == InstructionSet::kBaseline;
+  return false;
 #endif
 }
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import socket
 import stat
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +17,40 @@ from .printing import print_warning
 _LONGEST: Final = 200
 """Bytes of a holder's name that are read."""
 _NO_LOCKS: Final = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)
+
+if sys.platform == "win32":
+    import msvcrt
+
+    _FLAGS: Final = os.O_NOINHERIT
+
+    def _lock(descriptor: int) -> None:
+        """Lock an open file until it is closed; BlockingIOError if another process has."""
+        os.lseek(descriptor, _LONGEST, os.SEEK_SET)  # a byte that nobody reads: others cannot read what is locked
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        except OSError as error:
+            if error.errno not in (errno.EACCES, errno.EDEADLK, 0):  # 0: Wine
+                raise
+            raise BlockingIOError from error
+        finally:
+            os.lseek(descriptor, 0, os.SEEK_SET)
+
+    def _release(descriptor: int, lock: Path) -> None:
+        os.close(descriptor)
+        with suppress(PermissionError):  # another process has opened it, which keeps it from being removed
+            lock.unlink(missing_ok=True)
+
+else:
+    import fcntl
+
+    _FLAGS: Final = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+
+    def _lock(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def _release(descriptor: int, lock: Path) -> None:
+        lock.unlink(missing_ok=True)  # while it is held, so that it is nobody else's
+        os.close(descriptor)
 
 
 @contextmanager
@@ -31,17 +65,16 @@ def locked(path: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        lock.unlink(missing_ok=True)  # while it is held, so that it is nobody else's
-        os.close(descriptor)
+        _release(descriptor, lock)
 
 
 def _taken(lock: Path, path: Path) -> int:
     while True:
-        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | _FLAGS, 0o644)
         try:
             _try_lock(descriptor, path)
             found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+            if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1 or lock.is_symlink():
                 raise FileExistsError(errno.EEXIST, "a lock is required here, found something else", str(lock))
             if lock.exists() and os.path.samestat(found, lock.stat()):
                 os.ftruncate(descriptor, 0)
@@ -55,7 +88,7 @@ def _taken(lock: Path, path: Path) -> int:
 
 def _try_lock(descriptor: int, path: Path) -> None:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _lock(descriptor)
     except BlockingIOError:
         holder = os.read(descriptor, _LONGEST).decode("utf-8", "replace") or "another process"
         raise OSError(

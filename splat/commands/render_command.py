@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from pathlib import Path
 from typing import Final
@@ -91,7 +92,7 @@ def _check_output(text: str) -> Path:
     path = Path(text)
     if _is_picture(path):
         return check_picture(path)
-    if is_video(path) or not path.suffix or text.endswith("/") or path.is_dir():
+    if is_video(path) or not path.suffix or text.endswith(("/", os.sep)) or path.is_dir():
         return check_moving_pictures(path)
     raise ValueError(
         f"the name must end in .png, or with --path in .mp4, or be a folder's, without an ending, found {text!r}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,7 +46,9 @@ def _named(path: Path, names: Sequence[str]) -> list[int]:
     with scene_file(path) as file:
         if bytes_left(file) > _MOST_BYTES:
             raise SceneError(f"a list of names of at most {_MOST_BYTES} bytes is required, found {bytes_left(file)}")
-        text = file.read(_MOST_BYTES).decode("utf-8", "replace")
+        data = file.read(_MOST_BYTES)
+    # Windows' PowerShell writes a list of names as UTF-16, and its editors a mark in front of UTF-8.
+    text = data.decode("utf-16" if data[:2] in (BOM_UTF16_LE, BOM_UTF16_BE) else "utf-8-sig", "replace")
     wanted = {line.strip() for line in text.splitlines() if line.strip()}
     if missing := sorted(wanted - set(names)):
         raise SceneError(

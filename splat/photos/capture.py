@@ -65,11 +65,11 @@ class CaptureFolder:
     def file(self, name: str, what: str) -> Path:
         """The path of this name; SceneError if it lies outside. The file need not exist."""
         path = Path(name)
-        if not name.strip() or not _is_encodable(name) or path.is_absolute() or ".." in path.parts:
+        if not name.strip() or not _is_encodable(name) or path.anchor or ".." in path.parts:
             raise SceneError(f"{what}: the name of a file inside {self.path} is required, found {name_end(name)}")
         path = self.path / name
-        target = os.path.realpath(path)
-        if os.path.commonpath([self._root, target]) != self._root:
+        target = Path(os.path.realpath(path))
+        if not target.is_relative_to(self._root):
             raise SceneError(
                 f"{what}: a file inside {self._root} is required, found a link from {name_end(name)} to {target}; "
                 f"{self._remedy}"

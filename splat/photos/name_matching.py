@@ -57,7 +57,8 @@ def find_files(
         elif name not in found:
             # A missing one among others that were found is no worse than another missing one.
             inside = "/".join(_parts(name)) if guesses and ".." not in name else name
-            found[name] = folder.file(name if (folder.path / inside).exists() else inside, names[name])
+            as_it_is = inside == name or (folder.path / inside).exists()
+            found[name] = folder.file(name if as_it_is else inside, names[name])
     if guesses:
         name, path = next(iter(guesses.items()))
         warnings.warn(

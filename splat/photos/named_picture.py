@@ -17,7 +17,7 @@ def find_picture(folder: Path, name: str) -> Path | None:
 
     What lies outside of the folder is not there, whichever way the name or a link leads to it.
     """
-    if not name or "\0" in name:
+    if not name or "\0" in name or Path(name).drive:  # of Windows: it may be another machine, which would be asked
         return None
     inside = folder.resolve()
     for ending in _ENDINGS:

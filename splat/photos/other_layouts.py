@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
+import sys
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -67,4 +69,4 @@ def _found(folder: Path, sign: str) -> Path | None:
 
 def _word(path: Path | str) -> str:
     """A path as one word of a shell's command."""
-    return shlex.quote(str(path))
+    return subprocess.list2cmdline([str(path)]) if sys.platform == "win32" else shlex.quote(str(path))

@@ -6,6 +6,7 @@ import errno
 import io
 import os
 import stat
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -66,6 +67,8 @@ class _InputFile(io.BufferedReader):
 
 
 def _open_without_waiting(name: str, flags: int) -> int:
+    if sys.platform == "win32":
+        return os.open(name, flags)
     # What has become a pipe meanwhile would be waited for, and a terminal would become this program's.
     return os.open(name, flags | os.O_NONBLOCK | os.O_NOCTTY)
 

@@ -50,13 +50,13 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     # file readable by its owner only.
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
-        with temporary.open("xb") as file:  # "x": in a shared folder, never follow a link that somebody else put there
-            try:
+        file = temporary.open("xb")  # "x": in a shared folder, never follow a link that somebody else put there
+        try:
+            with file:
                 yield file
-                file.flush()
-                temporary.replace(path)
-            finally:
-                temporary.unlink(missing_ok=True)
+            temporary.replace(path)  # what is open has no other name on Windows
+        finally:
+            temporary.unlink(missing_ok=True)
     except OSError as error:
         if error.filename is None and error.errno is not None:  # a full disk, or a quota
             raise OSError(error.errno, error.strerror, str(path)) from error

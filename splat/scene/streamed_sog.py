@@ -85,7 +85,8 @@ def _names(meta: dict[str, Any]) -> list[Any]:
 def _chunk(folder: Path, name: object) -> Path:
     """The meta.json of a chunk, as it is called once links are followed, which must not lead out of the folder."""
     try:
-        path = (folder / str(name)).resolve()
+        # A drive of Windows may be another machine, which would be asked.
+        path = (folder / ("" if Path(str(name)).drive else str(name))).resolve()
         inside = isinstance(name, str) and path.is_relative_to(folder.resolve())
     except (OSError, ValueError, RuntimeError):  # a name that no file can have, or links in a circle
         inside = False

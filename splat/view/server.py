@@ -7,6 +7,7 @@ import contextlib
 import errno
 import io
 import socket
+import sys
 import warnings
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -131,7 +132,8 @@ def check_address(host: str, port: int) -> None:
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind, protocol) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if sys.platform != "win32":  # where it would give a port that is in use
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
             probe.listen(1)
     except (OSError, ValueError) as error:  # ValueError: a name that no machine can have

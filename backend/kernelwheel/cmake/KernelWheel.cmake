@@ -21,6 +21,7 @@
 #   KERNELWHEEL_OLDER          the folder with sources for the interface of an older glibc, or empty
 #   KERNELWHEEL_TORCH_STUBS    the folder with sources for torch's interface, where KERNELWHEEL_TORCH is for this machine
 #                              and the build is not; or not set
+#   KERNELWHEEL_BEFORE_TORCH   a folder of headers that come before torch's own, or not set
 #   KERNELWHEEL_TAKEN          files of libraries that are there already and need not be compiled
 #   KERNELWHEEL_OUTPUT         the folder that receives the libraries
 #   KERNELWHEEL_RECIPE         compile()'s own files for compilers and sed, relative to the build folder; not set for
@@ -38,6 +39,9 @@ endforeach()
 set(CMAKE_SKIP_RPATH ON)
 # Nor do its dates matter, which are new in each isolated environment: newer linkers would tell Ninja of the file.
 set(CMAKE_LINK_DEPENDS_USE_LINKER OFF)
+if(WIN32)
+  set(CMAKE_SHARED_LIBRARY_PREFIX "")
+endif()
 
 if(KERNELWHEEL_CUDA)
   # The architectures are in KERNELWHEEL_GENCODE: CMake's own list supports fewer spellings than nvcc.
@@ -136,7 +140,15 @@ if(KERNELWHEEL_TORCH_STUBS)
   set(KERNELWHEEL_TORCH_LINKED "${CMAKE_BINARY_DIR}/torch")
   file(MAKE_DIRECTORY "${KERNELWHEEL_TORCH_LINKED}")
   file(GLOB stubs "${KERNELWHEEL_TORCH_STUBS}/*.cpp")
+  file(GLOB definitions "${KERNELWHEEL_TORCH_STUBS}/*.def")
   set(made)
+  foreach(source IN LISTS definitions)  # for Windows: an import library, by zig
+    cmake_path(GET source STEM library)
+    list(APPEND made "${KERNELWHEEL_TORCH_LINKED}/${library}.lib")
+    add_custom_command(OUTPUT "${KERNELWHEEL_TORCH_LINKED}/${library}.lib" DEPENDS "${source}" VERBATIM
+      COMMAND "${CMAKE_CXX_COMPILER}" dlltool -m i386:x86-64 -d "${source}" -l "torch/${library}.lib"
+      COMMENT "the interface of ${library}.dll")
+  endforeach()
   foreach(source IN LISTS stubs)
     cmake_path(GET source STEM LAST_ONLY library)
     list(APPEND made "${KERNELWHEEL_TORCH_LINKED}/${library}")
@@ -207,9 +219,10 @@ function(_kernelwheel_add_library function target)
   endif()
   set_target_properties(${target} PROPERTIES
     LIBRARY_OUTPUT_DIRECTORY "${KERNELWHEEL_OUTPUT}"
+    RUNTIME_OUTPUT_DIRECTORY "${KERNELWHEEL_OUTPUT}"  # a DLL's
     DEFINE_SYMBOL ""
     KERNELWHEEL_GENCODE "${KERNELWHEEL_GENCODE}")
-  target_include_directories(${target} SYSTEM PRIVATE "${KERNELWHEEL_TORCH}/include")
+  target_include_directories(${target} SYSTEM PRIVATE ${KERNELWHEEL_BEFORE_TORCH} "${KERNELWHEEL_TORCH}/include")
   string(REPLACE ">" "$<ANGLE-R>" cxx_flags "${KERNELWHEEL_CXX_FLAGS}")
   string(REPLACE ">" "$<ANGLE-R>" cuda_flags "${KERNELWHEEL_CUDA_FLAGS}")
   if(DEFINED KERNELWHEEL_RECIPE)  # __FILE__ without the folder

@@ -17,11 +17,13 @@ from typing import Any
 from packaging.version import Version
 
 from ..project.arch_choice import gencode
-from ..project.build_platforms import PLATFORMS
+from ..project.build_platforms import PLATFORMS, WindowsBuild
 from ..project.extension import Extension
 from ..runtime.files import file_sha256, json_sha256
 from .cmake_driver import BUILD_TYPE, GENERATOR
 from .cross.cmake_files import toolchain_file
+from .cross.windows import cmake_files as windows
+from .cross.windows import zig
 from .headers import header_folders, in_makefile
 from .plan import Plan
 from .toolchain import glibc_compat
@@ -52,19 +54,22 @@ _FUNCTIONS = {
 }
 
 
-def prefix_map(work: Path) -> str:
+def prefix_map(work: Path, kind: str) -> str:
     """The response file that makes `__FILE__` the same in every folder.
 
     Of the characters allowed in the path (work_folder.FIT), only a space is special there. It is escaped, not quoted,
-    because sccache does not understand quotes in response files.
+    because sccache does not understand quotes in response files. zig, on the contrary, understands nothing else.
     """
-    return f"-ffile-prefix-map={work}=.".replace(" ", "\\ ") + "\n"
+    option = f"-ffile-prefix-map={work}=."
+    return f'"{option}"\n' if kind == zig.KIND else option.replace(" ", "\\ ") + "\n"
 
 
 def without_links(work: Path) -> str:
     """The sed script that removes from a dependency file everything reached through the folder's links."""
     quoted = re.sub(r"([][.*^$+?(){}|\\!])", r"\\\1", in_makefile(work))
-    return f"s!{quoted}/(torch|cuda|headers)/([^[:space:]\\\\]|\\\\.)*!!g\n"
+    name = r"([^[:space:]\\]|\\.)*"
+    # zig names its own files from the folder that it is run in.
+    return f"s!{quoted}/(torch|cuda|headers)/{name}!!g\ns!(^|[[:space:]])zig/lib/{name}!\\1!g\n"
 
 
 def environment_for(work: Path, toolchain: Toolchain, environ: Mapping[str, str]) -> dict[str, str]:
@@ -76,6 +81,8 @@ def environment_for(work: Path, toolchain: Toolchain, environ: Mapping[str, str]
     }
     if "PYTHONPATH" in environ:  # of pip's isolated builds, where CMake may be a script of Python
         environment["PYTHONPATH"] = environ["PYTHONPATH"]
+    if isinstance(toolchain.target, WindowsBuild):
+        environment |= zig.environment(work, environ)
     if launched := toolchain.launchers.environment(environ):
         environment |= {**launched, "TMPDIR": tempfile.gettempdir()}  # a launcher's server outlives this build
     if toolchain.cuda.nvcc and (cudart := find_cudart(work / "cuda")):
@@ -88,14 +95,16 @@ def generated_sources(plan: Plan, toolchain: Toolchain) -> dict[str, str]:
     files = {"src/CMakeLists.txt": cmake_lists(plan)} if plan.extensions else {}
     if plan.glibc:
         files |= {f"older/{name}": text for name, text in glibc_compat.source_files(toolchain.cxx, plan.glibc).items()}
+    if isinstance(toolchain.target, WindowsBuild):
+        files[f"{windows.BEFORE_TORCH}/{windows.HEADER}"] = windows.HEADER_TEXT
     return files
 
 
 def recipe_files(work: Path, toolchain: Toolchain) -> dict[str, str]:
     """The files that tell CMake and the compilers how, by their names in the work folder."""
-    files = {"recipe/paths.rsp": prefix_map(work), "recipe/depfile.sed": without_links(work)}
+    files = {"recipe/paths.rsp": prefix_map(work, toolchain.cxx.kind), "recipe/depfile.sed": without_links(work)}
     if toolchain.target:
-        files["recipe/toolchain.cmake"] = toolchain_file(toolchain)
+        files["recipe/toolchain.cmake"] = toolchain_file(work, toolchain)
     return files
 
 
@@ -113,7 +122,6 @@ def cache_entries(work: Path, plan: Plan, toolchain: Toolchain) -> dict[str, Any
     """The CMake cache entries that carry the Plan into KernelWheel.cmake."""
     target, platform = Version(plan.torch_target), PLATFORMS[plan.platform]
     cache: dict[str, Any] = {
-        "CMAKE_CXX_COMPILER": str(toolchain.cxx.path),
         "KERNELWHEEL_CUDA": plan.cuda is not None,
         "KERNELWHEEL_TORCH": str(work / "torch"),
         "KERNELWHEEL_TORCH_TARGET": f"0x{target.major:02x}{target.minor:02x}000000000000",
@@ -129,9 +137,13 @@ def cache_entries(work: Path, plan: Plan, toolchain: Toolchain) -> dict[str, Any
         "KERNELWHEEL_OUTPUT": str(work / "out"),
         "KERNELWHEEL_RECIPE": "../recipe",
     }
-    if toolchain.target:
+    if toolchain.target is None:
+        cache["CMAKE_CXX_COMPILER"] = str(toolchain.cxx.path)
+    else:
         cache["CMAKE_TOOLCHAIN_FILE"] = str(work / "recipe" / "toolchain.cmake")
         cache["KERNELWHEEL_TORCH_STUBS"] = str(work / "torch-stubs")
+    if isinstance(platform, WindowsBuild):
+        cache["KERNELWHEEL_BEFORE_TORCH"] = str(work / windows.BEFORE_TORCH)
     for language, folders in header_folders(plan, toolchain).items():
         links = [str(work / "headers" / f"{language}{number}") for number in range(len(folders))]
         cache[f"KERNELWHEEL_{language.upper()}_HEADERS"] = ";".join(links)

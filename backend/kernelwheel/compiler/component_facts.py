@@ -9,6 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from .cross.windows.zig import KIND
+from .toolchain.cxx import Cxx
+from .toolchain.programs import output_of
 from .toolchain.toolchain import Toolchain
 from .toolchain.toolkit import Nvcc
 from .toolchain.toolkit_identity import cudart_version
@@ -28,6 +31,8 @@ def component_facts(tools: Toolchain) -> dict[str, dict[str, Any]]:
         "pybind11": {"version": _pybind11(tools.torch.root), "texts": list(_texts_beside(site, "torch", "pybind11"))},
         "python": {"texts": list(_first_text(*(folder / "LICENSE.txt" for folder in folders)))},
     }
+    if tools.cxx.kind == KIND:
+        facts |= _zig_parts(tools.cxx)
     if nvcc := tools.cuda.nvcc:
         texts = list(_nvidia_texts(nvcc))
         facts["cuda-runtime"] = {"version": cudart_version(nvcc.include), "texts": texts}
@@ -35,6 +40,17 @@ def component_facts(tools: Toolchain) -> dict[str, dict[str, Any]]:
         facts["cccl"] = {"texts": list(_cccl_notices(nvcc))}
         facts["clang"] = {"version": nvcc.clang}
     return facts
+
+
+def _zig_parts(zig: Cxx) -> dict[str, dict[str, Any]]:
+    """What it links in besides the C runtime that is part of Windows: LLVM's libraries, mingw-w64's and its own."""
+    folder = zig.path.parent
+    llvm = re.search(r"clang version (\d+\.\d+\.\d+)", output_of(str(zig.path), "c++", "--version"))
+    return {
+        "libc++": {"version": llvm[1] if llvm else ""},
+        "mingw-w64": {"version": "", "texts": list(_first_text(folder / "lib/libc/mingw/COPYING"))},
+        "zig": {"version": zig.version, "texts": list(_first_text(folder / "LICENSE"))},
+    }
 
 
 def _pybind11(torch: Path) -> str:

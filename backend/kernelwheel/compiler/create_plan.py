@@ -19,6 +19,7 @@ from ..runtime.files import json_sha256
 from ..runtime.no_kernels import changed_sources
 from ..runtime.variables import own_variable
 from .cmake_inputs import recipe_of
+from .cross.windows.zig import KIND, zig_identity
 from .headers import digests, headers_of
 from .plan import CudaPlan, Plan
 from .toolchain.binding import bind
@@ -52,7 +53,7 @@ def create_plan(
         version=content["version"],
         sources=sources,
         options=(content if cuda else without_cuda(content))["options"],
-        cxx=cxx_identity(toolchain.cxx),
+        cxx=zig_identity(toolchain.cxx) if toolchain.cxx.kind == KIND else cxx_identity(toolchain.cxx),
         cuda=cuda,
         torch_target=facts.torch_target,
         binding=bind(toolchain, facts.binds_python) if facts.binds_torch else None,

@@ -1,10 +1,8 @@
-"""Reading a built library back, to prove that the compilers produced what the Plan specifies."""
+"""Reading the symbols of an ELF file, a library for Linux (System V ABI; LSB core, "Symbol Versioning")."""
 
 from __future__ import annotations
 
-import re
-import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,85 +10,6 @@ from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection, GNUVerSymSection
 from elftools.elf.sections import Symbol, SymbolTableSection
-
-from ..project.arch_choice import from_code
-from ..project.build_platforms import HOST_PLATFORM
-from ..project.extension import is_of_cuda_major
-from ..runtime.errors import BuildError
-from ..runtime.files import file_sha256
-from ..runtime.manifest import Library
-
-CUDA_LIBRARY = HOST_PLATFORM.shared("torch_cuda")
-# PTX version -> the CUDA release that introduced it (PTX ISA, "Release Notes"). Of those between two, drivers of the
-# earlier release compile no PTX of the later one.
-PTX_ISA = {(8, 0): (12, 0), (8, 1): (12, 1), (8, 2): (12, 2), (8, 3): (12, 3), (8, 4): (12, 4), (8, 5): (12, 5)}
-PTX_ISA |= {(8, 6): (12, 7), (8, 7): (12, 8), (8, 8): (12, 9), (9, 0): (13, 0), (9, 1): (13, 1)}
-
-
-def read_library(path: Path, cuobjdump: Path | None) -> Library:
-    """Describe a library for the manifest.
-
-    Raises:
-        BuildError: it links against libtorch_cuda, and there is no cuobjdump, or that failed.
-    """
-    device = "cuda" if CUDA_LIBRARY in needed(path) else "cpu"
-    sass: tuple[str, ...] = ()
-    ptx: tuple[str, ...] = ()
-    if device == "cuda":
-        code = _device_code(path, cuobjdump)
-        sass, ptx = (_sorted(each.arch for each in code if each.kind == kind) for kind in ("elf", "ptx"))
-    return Library(path.name, file_sha256(path), path.stat().st_size, device, sass, ptx, module_name(path))
-
-
-def driver_for_ptx(paths: Iterable[Path], cuobjdump: Path | None, release: tuple[int, int]) -> str:
-    """The CUDA release of the oldest driver that compiles all PTX in these libraries; that of the toolkit if unknown.
-
-    clang can make PTX that is older than the toolkit; nvcc does not.
-    """
-    found = [each.version for path in paths for each in _device_code(path, cuobjdump) if each.kind == "ptx"]
-    major, minor = PTX_ISA.get(max(found, default=(0, 0)), release)
-    return f"{major}.{minor}"
-
-
-class _Code(NamedTuple):
-    """Device code in a library: `elf` or `ptx`, `sm_90` or `compute_90`, and the version of ELF's ABI or of PTX."""
-
-    kind: str
-    arch: str
-    version: tuple[int, int]
-
-
-def _device_code(path: Path, cuobjdump: Path | None) -> set[_Code]:
-    """The device code in a library for CUDA, which cuobjdump prints with the symbols of each.
-
-    The shorter lists (`--list-elf`) of older ones, such as triton's, leave out the suffix of `sm_90a`.
-    """
-    if cuobjdump is None:
-        raise BuildError(
-            f"the device code of {path.name} cannot be read",
-            required="cuobjdump",
-            found="no cuobjdump in the toolchain",
-            remedies=["install it next to torch: pip install 'cuda-toolkit[cuobjdump]'"],
-        )
-    done = subprocess.run([cuobjdump, "--dump-elf-symbols", path], capture_output=True, text=True, check=False)
-    # With nothing to list, it says so and exits with 255.
-    if done.returncode != 0 and "does not contain" not in done.stdout + done.stderr:
-        raise BuildError(
-            f"cuobjdump cannot read {path.name}",
-            required=f"a list of device code from {cuobjdump} --dump-elf-symbols",
-            found=(done.stderr or done.stdout).strip() or f"exit status {done.returncode}",
-            remedies=["install the cuobjdump of this CUDA toolkit"],
-        )
-    listed = re.findall(
-        r"^Fatbin (elf|ptx) code:\n=+\narch = ((?:sm|compute)_\d+[af]?)\ncode version = \[(\d+),(\d+)\]$",
-        done.stdout,
-        re.MULTILINE,
-    )
-    return {_Code(kind, arch, (int(major), int(minor))) for kind, arch, major, minor in listed}
-
-
-def _sorted(codes: Iterable[str]) -> tuple[str, ...]:
-    return tuple(map(str, sorted(set(map(from_code, codes)))))
 
 
 def needed(path: Path) -> list[str]:
@@ -102,26 +21,19 @@ def needed(path: Path) -> list[str]:
     return []
 
 
-def libraries_of_cuda_major(paths: Iterable[Path]) -> list[str]:
-    """The libraries of one CUDA major, such as `libcublas.so.13`, that any of these libraries needs."""
-    return sorted({name for path in paths for name in needed(path) if is_of_cuda_major(name)})
+def exported(path: Path) -> Iterator[str]:
+    """The symbols that it defines for others."""
+    return (str(each.name) for each in _dynamic_symbols(path) if each.entry.st_shndx != "SHN_UNDEF")
 
 
-def module_name(path: Path) -> str | None:
-    """The module name, if the library exports `PyInit_<name>` (Python/C API, extension modules)."""
-    exported = (str(each.name) for each in _dynamic_symbols(path) if each.entry.st_shndx != "SHN_UNDEF")
-    return next((name.removeprefix("PyInit_") for name in exported if name.startswith("PyInit_")), None)
+def used(path: Path) -> Iterator[str]:
+    """The symbols that it needs from others."""
+    return (str(each.name) for each in _dynamic_symbols(path) if each.entry.st_shndx == "SHN_UNDEF")
 
 
-def python_symbols(path: Path) -> list[str]:
-    """The functions and variables of Python that the library uses (Python/C API: their names start with `Py`)."""
-    used = (str(each.name) for each in _dynamic_symbols(path) if each.entry.st_shndx == "SHN_UNDEF")
-    return sorted(name for name in used if name.startswith(("Py", "_Py")))
-
-
-def unique_symbols(path: Path) -> list[str]:
-    """The symbols that a process has once, whatever library asks for them (gABI's STB_LOOS: GNU's STB_GNU_UNIQUE)."""
-    return sorted(str(each.name) for each in _dynamic_symbols(path) if each.entry.st_info.bind == "STB_LOOS")
+def unique(path: Path) -> Iterator[str]:
+    """Its symbols that a process has once, in whatever library they are (gABI's STB_LOOS: GNU's STB_GNU_UNIQUE)."""
+    return (str(each.name) for each in _dynamic_symbols(path) if each.entry.st_info.bind == "STB_LOOS")
 
 
 def _dynamic_symbols(path: Path) -> Iterator[Symbol]:
@@ -159,10 +71,3 @@ def needed_symbols(path: Path) -> Iterator[NeededSymbol]:
         for symbol, at in zip(symbols.iter_symbols(), versions.iter_symbols(), strict=True):
             if at.entry["ndx"] in names:
                 yield NeededSymbol(str(symbol.name), *names[at.entry["ndx"]])
-
-
-def newest_symbol_version(paths: list[Path], prefix: str) -> str:
-    """The newest symbol version with a prefix such as `GLIBC_` that any of the libraries needs; empty if none does."""
-    versions = {str(symbol.version) for path in paths for symbol in needed_symbols(path)}
-    found = (version for version in versions if re.fullmatch(rf"{prefix}[\d.]+", version))
-    return max(found, key=lambda name: [int(part) for part in name[len(prefix) :].split(".")], default="")

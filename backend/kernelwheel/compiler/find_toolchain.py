@@ -10,14 +10,17 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from ..project.build_platforms import WindowsBuild
 from ..project.build_settings import BuildSettings
+from ..requirements import FOR_WINDOWS, RELEASES, missing
 from ..runtime.errors import BuildError
 from ..runtime.platforms import platform_name
 from .compile_job import CompileJob
-from .cross.target_platform import cross_platform, for_target, refuse_libraries_on_all_of_torch
+from .cross.target_platform import cross_platform, for_target, no_cuda, refuse_libraries_on_all_of_torch
+from .cross.windows.zig import find_zig
 from .toolchain.cuda import decide_cuda, parts_for_clang
 from .toolchain.cxx import find_cxx
-from .toolchain.launchers import find_launchers
+from .toolchain.launchers import Launchers, find_launchers
 from .toolchain.nvcc import LIKE_TORCH, NvccLimits, find_cuobjdump
 from .toolchain.toolchain import Toolchain
 from .toolchain.torch_files import find_torch
@@ -35,6 +38,9 @@ def find_toolchain(
     if target and binds_torch:
         raise refuse_libraries_on_all_of_torch(target)
     torch = find_torch()
+    if isinstance(target, WindowsBuild):
+        cxx = find_zig(settings, environ, target)
+        return Toolchain(torch, cxx, no_cuda(settings, target), None, Launchers(), settings, target)
     cuda = decide_cuda(settings, torch, environ, sys.path, limits=limits)
     if target and cuda.nvcc:
         cuda = replace(cuda, nvcc=for_target(cuda.nvcc, settings, target))
@@ -68,10 +74,12 @@ def describe_toolchain(tools: Toolchain) -> Iterator[str]:
 
 
 def parts_to_install(job: CompileJob, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """What pip must install besides the build requirements: the parts of CUDA 12 for clang, where nothing else will do.
+    """What pip must install besides the build requirements: zig for Windows; parts of CUDA 12, if only clang will do.
 
-    Without torch there are none; the build itself says that it is missing.
+    Without torch there are none of these; the build itself says that it is missing.
     """
+    if isinstance(cross_platform(job.settings), WindowsBuild):
+        return tuple(name + RELEASES.get(name, "") for name in missing(FOR_WINDOWS))
     try:
         torch = find_torch()
     except BuildError:

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ..project.arch_choice import ArchList
+from ..project.build_platforms import PLATFORMS
 from ..project.extension import Extension, to_json
 from ..project.package import make_content
 from ..runtime import architectures
@@ -104,8 +105,8 @@ class Plan:
 
     @property
     def glibc(self) -> str | None:
-        """The oldest glibc that the libraries are linked for, `2.28`; None for the one of the build machine."""
-        return self.options["glibc"] or None
+        """The oldest glibc that they are linked for, `2.28`; None for that of the build machine, or without glibc."""
+        return self.options["glibc"] or None if PLATFORMS[self.platform].has_glibc else None
 
     @property
     def kernels(self) -> str:
@@ -118,7 +119,7 @@ class Plan:
     def targets(self, file: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The SASS and PTX targets that a library must have, if it uses CUDA; none for one without kernels."""
         assert self.cuda is not None
-        extension = next((each for each in self.extensions if each.file == file), None)
+        extension = next((each for each in self.extensions if each.file(self.platform) == file), None)
         if extension is None or (extension.has_kernels and not extension.archs):
             return self.cuda.sass, self.cuda.ptx
         archs = extension.own_archs if extension.has_kernels else ArchList((), ())

@@ -69,6 +69,16 @@ _ABOUT = {
         ("generic", None, "gcc", ""),
         asks_for_text=False,  # the exception lets the result be conveyed on any terms
     ),
+    "libc++": _About(
+        "Apache-2.0 WITH LLVM-exception",
+        "libc++, libc++abi and libunwind, and inline functions of their headers",
+        ("github", "llvm", "llvm-project", "llvmorg-"),
+        asks_for_text=False,  # as clang's
+    ),
+    "mingw-w64": _About(
+        "ZPL-2.1", "what starts a library, and functions of the C runtime", ("generic", None, "mingw-w64", "")
+    ),
+    "zig": _About("MIT", "functions of its compiler-rt", ("pypi", None, "ziglang", "")),
     "cuda-runtime": _About(
         NVIDIA, f"{CUDART}, and inline functions of its headers", ("generic", None, "cuda-runtime", "")
     ),
@@ -116,8 +126,11 @@ def _found(manifest: Manifest, facts: Facts) -> Iterator[tuple[str, str, Sequenc
     """What is compiled or linked in: its name, its version, and the libraries that it is in."""
     built_with, tools = manifest.built_with, manifest.plan["tools"]
     yield "torch", str(built_with["torch"]), manifest.libraries
-    # clang uses the libstdc++ of a gcc beside it, and does not say which.
-    yield "libstdc++", str(tools["cxx"]["version"]) if tools["cxx"]["kind"] == "gcc" else "", manifest.libraries
+    if "zig" in facts:
+        for name in ("libc++", "mingw-w64", "zig"):
+            yield name, facts[name]["version"], manifest.libraries
+    else:  # clang uses the libstdc++ of a gcc beside it, and does not say which
+        yield "libstdc++", str(tools["cxx"]["version"]) if tools["cxx"]["kind"] == "gcc" else "", manifest.libraries
     if "cuda-runtime" in facts and (cuda := manifest.libraries_for("cuda")):
         yield "cuda-runtime", facts["cuda-runtime"]["version"], cuda
         if kernels := [library for library in cuda if library.sass or library.ptx]:

@@ -17,8 +17,9 @@ from auditwheel.libc import Libc
 from auditwheel.policy import Policy, WheelPolicies
 
 from ..compiler.cross.target_platform import cross_platform
-from ..compiler.elf_inspect import NeededSymbol, needed, needed_symbols
-from ..project.build_platforms import HOST_PLATFORM, Platform
+from ..compiler.elf_inspect import NeededSymbol
+from ..compiler.library_inspect import needed, needed_symbols
+from ..project.build_platforms import HOST_PLATFORM, Platform, WindowsBuild
 from ..project.build_settings import BuildSettings
 from ..runtime.errors import BuildError
 from ..runtime.platforms import numbers
@@ -64,6 +65,12 @@ def platform_tag(libraries: Sequence[Path], settings: BuildSettings, external: C
         BuildError: the tag is required, and the libraries do not earn it.
     """
     cross = cross_platform(settings)
+    if isinstance(cross, WindowsBuild):
+        files = [(path.name, library) for path in libraries for library in needed(path)]
+        foreign = [each for each in files if not re.fullmatch(cross.external_libs, each[1])]
+        return _checked(
+            Tag(cross.tag, tuple("{}: {}, which not every Windows has".format(*each) for each in foreign)), settings
+        )
     if settings.manylinux == "off":
         return Tag(linux_tag(cross))
     machine = Architecture(cross.machine) if cross else Architecture.detect()

@@ -14,7 +14,7 @@ from zipfile import ZIP_DEFLATED, BadZipFile, ZipInfo
 from packaging.utils import canonicalize_name
 from wheel.wheelfile import WheelError, WheelFile
 
-from ..project.build_platforms import HOST_PLATFORM
+from ..project.build_platforms import PLATFORMS
 from ..project.extension import Extension, from_plan
 from ..runtime import manifest as manifests
 from ..runtime.artifact import Artifact
@@ -31,6 +31,7 @@ from .tags import python_tag
 
 # What a wheel carries of this backend: the loader.
 RUNTIME = Path(__file__).parent.parent / "runtime"
+SUFFIXES = tuple({platform.suffix for platform in PLATFORMS.values()})  # of libraries
 
 
 @dataclass(frozen=True)
@@ -57,8 +58,9 @@ class Contents:
             yield native + library.file, (artifact.folder / library.file).read_bytes()
         for each in self.extensions:
             if each.by_path:
-                file = each.name.replace(".", "/") + HOST_PLATFORM.suffix
-                yield file, (artifact.folder / each.file).read_bytes()
+                platform = artifact.manifest.requires.platform
+                file = each.name.replace(".", "/") + PLATFORMS[platform].suffix
+                yield file, (artifact.folder / each.file(platform)).read_bytes()
         yield native + manifests.FILE, manifest_file.to_bytes(artifact.manifest)
         for name in sorted(artifact.manifest.content["sources"]):
             yield f"{native}src/{name}", (self.sources / name).read_bytes()
@@ -205,5 +207,5 @@ def _retagged(text: str, tag: str, build_tag: str) -> str:
 def _zip_info(member: str, epoch: int) -> ZipInfo:
     info = ZipInfo(member, time.gmtime(epoch)[:6])
     info.compress_type = ZIP_DEFLATED
-    info.external_attr = (0o100755 if member.endswith(HOST_PLATFORM.suffix) else 0o100644) << 16
+    info.external_attr = (0o100755 if member.endswith(SUFFIXES) else 0o100644) << 16
     return info

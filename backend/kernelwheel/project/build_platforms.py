@@ -8,7 +8,8 @@ import struct
 from ..runtime.platforms import Linux
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
-HEADER = 64  # bytes at the beginning of a library that say what it is for
+HEADER = 1024  # bytes at the beginning of a library that say what it is for
+MZ = b"MZ"  # what a library for Windows begins with (Microsoft, "PE Format")
 
 
 class LinuxBuild(Linux):
@@ -18,6 +19,7 @@ class LinuxBuild(Linux):
     """
 
     libc = "libc.so.6"
+    has_glibc = True  # whose versions libraries are linked for, and a wheel's tag names
     # What torch, the driver and the system provide: a pattern of names of libraries.
     external_libs = r"lib(torch|c10)\w*\.so|libcuda\.so\.1|ld-linux.*"
 
@@ -43,6 +45,11 @@ class LinuxBuild(Linux):
         return f"linux-{self.machine}"
 
     @property
+    def builder(self) -> str:
+        """The platform that it is built on."""
+        return self.name
+
+    @property
     def triple(self) -> str:
         """What compilers call it, and the prefix of the names of cross compilers: `x86_64-linux-gnu`."""
         return f"{self.machine}-linux-gnu"
@@ -59,7 +66,7 @@ class LinuxBuild(Linux):
 
     def is_library(self, head: bytes) -> bool:
         """Whether a file with these first HEADER bytes is a shared library for it (System V ABI, "ELF Header")."""
-        if len(head) < HEADER or head[:4] != b"\x7fELF":
+        if len(head) < 64 or head[:4] != b"\x7fELF":
             return False
         bits, order, number = self.elf
         kind, found = struct.unpack_from("<HH" if order == 1 else ">HH", head, 16)
@@ -91,16 +98,52 @@ class LinuxBuild(Linux):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
 
 
+class WindowsBuild:
+    """Windows on x86-64. It is a target alone: all is compiled on Linux, by zig (cross/windows)."""
+
+    name = "windows-x86_64"
+    machine = "x86_64"
+    builder = "linux-x86_64"
+    triple = "x86_64-windows-gnu"
+    tag = "win_amd64"
+    suffix = ".dll"
+    has_glibc = False
+    # What torch and Windows provide. The names of the C runtime's parts: Microsoft, "Universal CRT deployment".
+    external_libs = r"(?i)(torch(_cpu)?|c10|kernel32|ntdll|advapi32|bcrypt|user32|ucrtbase|api-ms-win-\S+)\.dll"
+    link_options = ("LINKER:-s",)
+    link_complete = ()  # a library for Windows never has undefined symbols
+    cudart_libraries = ()
+    cmake_system = "Windows"
+    cuda_target = "x64"
+    has_tegra = False
+
+    @staticmethod
+    def is_library(head: bytes) -> bool:
+        """Whether a file with these first HEADER bytes is a shared library for it (Microsoft, "PE Format")."""
+        if len(head) < 64 or head[:2] != MZ:
+            return False
+        start = int.from_bytes(head[60:64], "little")
+        if head[start : start + 4] != b"PE\0\0" or len(head) < start + 24:
+            return False
+        machine, flags = struct.unpack_from("<H16xH", head, start + 4)
+        return machine == 0x8664 and bool(flags & 0x2000)  # AMD64; IMAGE_FILE_DLL
+
+    @staticmethod
+    def shared(stem: str) -> str:
+        """The file of a shared library: `torch_cpu.dll` of `torch_cpu`."""
+        return f"{stem}.dll"
+
+
 # A port adds its class, to these three.
-Platform = LinuxBuild
+Platform = LinuxBuild | WindowsBuild
 PLATFORMS: dict[str, Platform] = {
     each.name: each
     for each in (
         LinuxBuild("x86_64", (2, 1, 62), "x86_64-linux"),
         LinuxBuild("aarch64", (2, 1, 183), "sbsa-linux", has_tegra=True),
+        WindowsBuild(),
     )
 }
-HOST_PLATFORM: type[Platform] = LinuxBuild
-# The builds for another platform that there are: on the first, for the second. Both are of one system, so the names of
-# libraries that HOST_PLATFORM gives are the target's too.
-CROSS_BUILDS = (("linux-x86_64", "linux-aarch64"),)
+HOST_PLATFORM: type[LinuxBuild] = LinuxBuild
+# The builds for another platform that there are: on the first, for the second.
+CROSS_BUILDS = (("linux-x86_64", "linux-aarch64"), ("linux-x86_64", "windows-x86_64"))

@@ -57,7 +57,7 @@ class BuildSettings(Settings):
 
     platform: Option[str] = Option(
         _platform,
-        takes="native, linux-x86_64 or linux-aarch64",
+        takes="native, " + ", ".join(PLATFORMS),
         default=NATIVE,
         decides="target",
         cross_only=True,

@@ -57,10 +57,9 @@ class Extension:
         """The last part of its name, which is TORCH_EXTENSION_NAME."""
         return self.name.rpartition(".")[2]
 
-    @property
-    def file(self) -> str:
-        """The library's file in an Artifact."""
-        return library_file(self.name)
+    def file(self, platform: str) -> str:
+        """The library's file in an Artifact for a platform."""
+        return library_file(self.name, platform)
 
     @property
     def has_kernels(self) -> bool:

@@ -16,6 +16,7 @@ from .exit_status import INTERRUPTED, Parser, finish
 from .files import is_file, is_folder
 from .kernels import Kernels
 from .manifest import FILE
+from .platforms import require_supported
 from .sources import editable_name, package_path
 
 
@@ -38,6 +39,8 @@ def run(package: str, arguments: Sequence[str], program: str) -> int:
     for name, summary in cache_commands.OF_KERNELWHEEL.items():
         of_cache.add_parser(name, add_help=False, help=f"{summary} (by kernelwheel)")
     args, rest = parser.parse_known_args(arguments)
+    if args.command == "cache":
+        require_supported()
     if args.command == "inspect" or (args.command == "cache" and args.cache_command in cache_commands.OF_KERNELWHEEL):
         compiler_process.program()  # raises where kernelwheel is not installed
         words = ["inspect", *rest] if args.command == "inspect" else ["cache", args.cache_command, package, *rest]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from . import manifest as manifests
 from .manifest import Library, Manifest
+from .platforms import HOST_PLATFORM
 from .record import Record
 
 if TYPE_CHECKING:  # at run time, only what loading a wheel's Artifact needs is imported
@@ -40,7 +41,7 @@ class Artifact(Record):
         path = self.folder / library.file
         try:
             if self.guard is None:  # beside the package's own code: whoever could change one could change the other
-                return manifests.verified(os.open(path, os.O_RDONLY | os.O_CLOEXEC), library, path)
+                return manifests.verified(HOST_PLATFORM.open_file(path), library, path)
             with self.guard.opened(self.folder) as inside:
                 return manifests.verified(self.guard.open_file(inside, library.file, path), library, path)
         except FileNotFoundError as error:

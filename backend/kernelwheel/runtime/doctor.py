@@ -147,6 +147,8 @@ def look_at_stores(package: InstalledPackage, host: Host) -> tuple[list[dict[str
         wanted = package.wanted
     except KernelWheelError as error:  # the settings cannot be read, or no cache folder can be determined
         return [], [of_error(error)]
+    if not stores:
+        return [], []
     views, findings = [], list(_open_to_others(package.package, stores))
     for store in stores:
         seen = take_inventory(store)
@@ -188,7 +190,7 @@ def machine_text(host: Host) -> list[str]:
     """What the machine has."""
     gpus = ", ".join("{}.{}".format(*capability) for capability in host.capabilities or ())
     runs = [
-        ("platform", f"{host.platform}, {host.libc}, {host.libstdcxx}"),
+        ("platform", ", ".join(filter(None, (host.platform, host.libc, host.libstdcxx)))),
         ("torch", f"{host.torch}, CUDA {host.cuda or 'none'}"),
         ("driver", "CUDA {}.{}".format(*host.driver) if host.driver else "none"),
         ("GPUs", f"compute capability {gpus}" if gpus else "none"),

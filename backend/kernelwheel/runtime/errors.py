@@ -12,6 +12,7 @@ REINSTALL = "reinstall the package from where it came: pip install --force-reins
 TEXT = "\n\t"  # kept in what is meant to have lines
 # errno values if this process, or the whole machine, has too many open files.
 TOO_MANY_OPEN = (errno.EMFILE, errno.ENFILE)
+SHARING_VIOLATION = 32  # ERROR_SHARING_VIOLATION, winerror.h
 
 
 def command(package: str, arguments: str = "") -> str:
@@ -107,6 +108,8 @@ def way_out(refusal: OSError) -> str:
     """The remedy for an error on opening or reading a file."""
     if refusal.errno in TOO_MANY_OPEN:
         return "close files, or raise the limit on open files (ulimit -n), and try again"
+    if getattr(refusal, "winerror", None) == SHARING_VIOLATION:
+        return "close the program that has it open for writing, and try again"
     if isinstance(refusal, PermissionError):
         return "give this user permission to read it"
     return "try again; if it fails again, check the disk or the network filesystem"

@@ -77,8 +77,10 @@ class _Output:
     def write(self, text: str) -> int:
         if self._stream is None:
             raise _OutputError("it is closed")
+        # What is redirected is in the encoding of the system's language on Windows, which lacks most characters.
+        encoding = self._stream.encoding or "utf-8"
         try:
-            return self._stream.write(printable(text, TEXT))
+            return self._stream.write(printable(text, TEXT).encode(encoding, "backslashreplace").decode(encoding))
         except OSError as error:
             raise _OutputError(error) from error
 

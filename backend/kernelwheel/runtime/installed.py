@@ -19,6 +19,7 @@ from .files import json_sha256
 from .host import Host
 from .manifest import Manifest
 from .no_kernels import changed_sources, unusable_artifact
+from .platforms import can_compile
 from .record import remembered
 
 if TYPE_CHECKING:  # at import, load only what a fitting wheel needs
@@ -120,10 +121,10 @@ class InstalledPackage:
         self.__dict__.pop("wanted", None)
 
     def stores(self) -> Iterator[Store]:
-        """The stores in search order; the last one is the user's own."""
+        """The stores in search order; the last one is the user's own. None where no kernels are compiled."""
         from . import places
 
-        return places.stores(self.settings, self.package, self.version)
+        return places.stores(self.settings, self.package, self.version) if can_compile() else iter(())
 
     def own_store(self) -> Store:
         """The user's own store."""

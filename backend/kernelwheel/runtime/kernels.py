@@ -27,6 +27,7 @@ from .host import Host
 from .installed import InstalledPackage
 from .loading import library_of, load_module, load_operators, needed_for
 from .no_kernels import incompatible, other_gpu
+from .platforms import HOST_PLATFORM
 from .selection import Request, against
 
 
@@ -50,7 +51,7 @@ class Kernels:
 
     def __init__(self, package: str, version: str, folder: Path, environ: Mapping[str, str] = os.environ) -> None:
         self._begin(InstalledPackage(package, version, folder, environ))
-        os.register_at_fork(after_in_child=self._renew_lock)
+        HOST_PLATFORM.at_fork(after_in_child=self._renew_lock)
         self.constructed[package] = self
 
     def _begin(self, installed: InstalledPackage) -> None:

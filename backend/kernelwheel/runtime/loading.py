@@ -13,7 +13,6 @@ Whether the Artifact fits is for the caller to check.
 from __future__ import annotations
 
 import ctypes
-import errno
 import os
 import sys
 from collections.abc import Iterator
@@ -22,15 +21,9 @@ from pathlib import Path
 from types import ModuleType
 
 from .artifact import Artifact
-from .errors import REINSTALL, IncompatibleArtifactError, UnreadableArtifactError
+from .errors import REINSTALL, IncompatibleArtifactError, UnreadableArtifactError, way_out
 from .manifest import Library
 from .platforms import HOST_PLATFORM
-
-# Errors that are not the library's fault: no memory, no descriptors, a failing disk, no permission to run code there.
-# The loader reports them only as text.
-_LACKS = (errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EIO, errno.ESTALE, errno.EACCES, errno.EPERM)
-# The paths under which the loader knows libraries of this process.
-_given: set[str] = set()
 
 
 def needed_for(device: str) -> tuple[str, ...]:
@@ -87,38 +80,21 @@ def _verified(artifact: Artifact, library: Library) -> Iterator[str]:
     file = artifact.folder / library.file
     verified = artifact.open_library(library)
     try:
-        path = _unknown_path(verified)
+        opened, path = HOST_PLATFORM.path_to_load(verified)
     except OSError as error:
         raise UnreadableArtifactError(
             "the compiled kernels cannot be loaded",
             required=f"a path to the open file that was verified: {file}",
             found=f"{type(error).__name__}: {error}",
-            remedies=["mount /proc", "or close files, or raise the limit on open files (ulimit -n), and try again"],
+            remedies=[HOST_PLATFORM.no_path, f"or {way_out(error)}"],
         ) from error
     try:
         yield path
     except BaseException as error:
-        os.close(int(path.rpartition("/")[2]))
+        os.close(opened)
         if isinstance(error, OSError) or (isinstance(error, ImportError) and error.path == path):
-            raise _refused(artifact, file, str(error).replace(path, str(file))) from error
+            raise _refused(artifact, file, error, path) from error
         raise  # the module's own code failed
-
-
-def _unknown_path(descriptor: int) -> str:
-    """A path to an open file that the loader was never given; the descriptor in it takes the place of this one.
-
-    A number may be in use again although its library is still loaded: a program can close what is not its own.
-    """
-    opened = [descriptor]
-    try:
-        while (path := HOST_PLATFORM.path_of(opened[-1])) in _given:
-            opened.append(os.dup(opened[-1]))
-        _given.add(path)
-        opened.pop()
-        return path
-    finally:
-        for each in opened:
-            os.close(each)
 
 
 def _load_file(artifact: Artifact, library: Library) -> None:
@@ -153,9 +129,10 @@ def _import_file(name: str, artifact: Artifact, library: Library) -> ModuleType:
     return module
 
 
-def _refused(artifact: Artifact, path: Path, said: str) -> IncompatibleArtifactError:
+def _refused(artifact: Artifact, path: Path, error: Exception, given: str) -> IncompatibleArtifactError:
     """The error for an intact library that the loader does not load."""
-    if "failed to map segment" in said or said.endswith(tuple(map(os.strerror, _LACKS))):
+    said = str(error).replace(given, str(path))
+    if HOST_PLATFORM.lacks_resources(error):
         return UnreadableArtifactError(
             "the compiled kernels cannot be loaded right now",
             required=f"enough memory and file descriptors, and permission to run code from {path.parent}",

@@ -79,4 +79,4 @@ def _close_in_child() -> None:
     _guard.release()
 
 
-os.register_at_fork(before=_guard.acquire, after_in_parent=_guard.release, after_in_child=_close_in_child)
+HOST_PLATFORM.at_fork(before=_guard.acquire, after_in_parent=_guard.release, after_in_child=_close_in_child)

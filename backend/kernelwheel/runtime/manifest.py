@@ -17,7 +17,7 @@ from . import manifest_schema
 from .errors import REINSTALL, IncompatibleArtifactError, OtherSchemaError, UnreadableArtifactError, way_out
 from .files import stream_sha256
 from .manifest_schema import Malformed, is_digest, short
-from .platforms import library_file
+from .platforms import HOST_PLATFORM, library_file
 from .record import Record
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class Manifest(Record):
     @property
     def extensions(self) -> dict[str, Mapping[str, Any]]:
         """The extensions in its Plan, as JSON values, by the file of their library."""
-        return {library_file(extension["name"]): extension for extension in self.content["extensions"]}
+        return {self._file_of(each["name"]): each for each in self.content["extensions"]}
 
     @property
     def uses_cuda(self) -> bool:
@@ -114,8 +114,11 @@ class Manifest(Record):
 
     def extension_library(self, extension: str) -> Library | None:
         """The library of an extension, by its name."""
-        file = library_file(extension)
+        file = self._file_of(extension)
         return next((library for library in self.libraries if library.file == file), None)
+
+    def _file_of(self, extension: str) -> str:
+        return library_file(extension, self.requires.platform)
 
     def is_of_a_family(self, library: Library) -> bool:
         """Whether a library's kernels are for one family of GPUs only, as its extension declares."""
@@ -146,7 +149,7 @@ def read(folder: Path, package: str | None = None) -> Manifest | None:
 
 def content(path: Path) -> bytes:
     """The bytes of a manifest file, at most one more than the limit; does not block if the path is a pipe."""
-    return content_of(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+    return content_of(HOST_PLATFORM.open_file(path))
 
 
 def content_of(descriptor: int) -> bytes:

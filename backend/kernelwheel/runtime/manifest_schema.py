@@ -274,7 +274,7 @@ def _agreements(
     yield len({*files}) == len(files), "two libraries have the same name"
     yield len({*modules}) == len(modules), "two modules have the same name"
     yield bool(modules) == bool(binding["python"]), "its Plan and its libraries disagree on Python modules"
-    extensions = {library_file(extension["name"]) for extension in content["extensions"]}
+    extensions = {library_file(extension["name"], target["platform"]) for extension in content["extensions"]}
     yield not extensions or extensions == {*files}, "its libraries are not the extensions of its Plan"
 
     cuda = any(library["device"] == "cuda" for library in libraries)

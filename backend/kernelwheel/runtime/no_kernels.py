@@ -8,6 +8,7 @@ from pathlib import Path
 from .compatible import Mismatch
 from .errors import REINSTALL, IncompatibleArtifactError, command
 from .host import Host
+from .platforms import SUPPORTED
 
 
 def incompatible(
@@ -67,3 +68,10 @@ def always_compiled(package: str, origin: str) -> Mismatch:
     required = f"kernels compiled on this machine: jit is always ({origin})"
     remedy = f"set jit to auto to use the wheel's kernels, or install a wheel of {package} that includes its sources"
     return Mismatch("jit", required, "the wheel's kernels", remedy)
+
+
+def never_compiled(platform: str) -> Mismatch:
+    """The mismatch of a machine on which nothing is compiled at run time, and nothing kept that was."""
+    required = f"a platform on which kernels are compiled, and kept in a cache: {', '.join(SUPPORTED)}"
+    remedy = "use Linux" + (", for example in WSL" if platform.startswith("windows-") else "")
+    return Mismatch("compiler", required, f"{platform}, on which no kernels are compiled", remedy, compile_cures=False)

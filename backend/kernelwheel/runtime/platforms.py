@@ -13,8 +13,10 @@ import os
 import platform
 import sys
 from bisect import bisect_left
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from .errors import BuildError
 
@@ -22,6 +24,9 @@ if sys.platform == "linux":  # on other systems, this module says that builds ar
     import fcntl
 
 _AT_SECURE = 23  # elf.h
+# Errors that are not a library's fault: no memory, no descriptors, a failing disk, no permission to run code there.
+_LACKS = (errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EIO, errno.ESTALE, errno.EACCES, errno.EPERM)
+_given: set[str] = set()  # the paths under which the dynamic loader knows libraries of this process
 
 
 class Linux:
@@ -30,9 +35,10 @@ class Linux:
     The functions ask the system that this process runs on.
     """
 
-    suffix = ".so"  # of the libraries of extensions, which Python imports by it
+    suffix = ".so"  # of shared libraries
     cuda_driver = "libcuda.so.1"
     nvml_library = "libnvidia-ml.so.1"
+    no_path = "mount /proc"  # the remedy where an open file has no path
     # errno values from a file system without working locks (some network file systems).
     no_locks = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL})
 
@@ -72,6 +78,16 @@ class Linux:
         return f"GLIBCXX_3.4.{newest}" if newest else ""
 
     @staticmethod
+    def at_fork(**functions: Callable[[], Any]) -> None:
+        """Have functions called around each fork of this process."""
+        os.register_at_fork(**functions)
+
+    @staticmethod
+    def open_file(path: Path) -> int:
+        """The descriptor of a file, for reading; if it is a pipe, it is not waited for."""
+        return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+
+    @staticmethod
     def try_lock(descriptor: int) -> bool:
         """Lock an open file, unless another process has it locked: then False.
 
@@ -90,6 +106,29 @@ class Linux:
         It names the process, so that it leads others to the same file: debuggers open what the loader was given.
         """
         return f"/proc/{Path('/proc/self').readlink()}/fd/{descriptor}"
+
+    @staticmethod
+    def path_to_load(descriptor: int) -> tuple[int, str]:
+        """A path to an open file that the dynamic loader was never given, after the descriptor that it leads by.
+
+        That takes the place of this one, whose number may be in use again although its library is still loaded: a
+        program can close what is not its own.
+        """
+        opened = [descriptor]
+        try:
+            while (path := Linux.path_of(opened[-1])) in _given:
+                opened.append(os.dup(opened[-1]))
+            _given.add(path)
+            return opened.pop(), path
+        finally:
+            for each in opened:
+                os.close(each)
+
+    @staticmethod
+    def lacks_resources(error: Exception) -> bool:
+        """Whether a library was refused for want of what may be there later; the loader has only text for it."""
+        said = str(error)
+        return "failed to map segment" in said or said.endswith(tuple(map(os.strerror, _LACKS)))
 
     @staticmethod
     def user() -> int:
@@ -161,29 +200,43 @@ def _auxiliary(number: int) -> int:
     return int(getauxval(number))
 
 
-HOST_PLATFORM: type[Linux] = Linux  # also where no build is possible, which has neither version that a Host asks for
-SUPPORTED = ("linux-x86_64", "linux-aarch64")  # what kernels are built for
+if sys.platform == "win32":
+    from .windows import Windows as HOST_PLATFORM
+else:
+    HOST_PLATFORM = Linux  # also where no build is possible, which has neither version that a Host asks for
+SUPPORTED = ("linux-x86_64", "linux-aarch64")  # where kernels are compiled, and kept in stores
 
 
 def platform_name() -> str:
-    """This machine's platform: `linux-x86_64`."""
+    """This machine's platform: `linux-x86_64`; on Windows, that of this Python, as libraries must be like it."""
+    if sys.platform == "win32":
+        import sysconfig
+
+        return "windows-" + sysconfig.get_platform().removeprefix("win-").replace("amd64", "x86_64")
     return f"{sys.platform}-{platform.machine()}"
 
 
+def can_compile() -> bool:
+    """Whether kernels can be compiled on this machine, and kept in stores."""
+    return platform_name() in SUPPORTED
+
+
 def require_supported() -> None:
-    """Refuse to build anything on this machine."""
-    if platform_name() not in SUPPORTED:
+    """Refuse to build anything on this machine, or to keep it."""
+    name = platform_name()
+    if not can_compile():
+        here = "use Linux, for example in WSL" if name.startswith("windows-") else "build on one of them"
         raise BuildError(
-            f"kernels cannot be built on {platform_name()}",
+            f"kernels cannot be built on {name}, nor kept in a cache",
             required=f"one of {', '.join(SUPPORTED)}",
-            found=platform_name(),
-            remedies=["build on one of them; docs/design.md of kernelwheel says what a port needs"],
+            found=name,
+            remedies=[f"install a wheel that was built for {name}", f"or {here}"],
         )
 
 
-def library_file(extension: str) -> str:
-    """The file of an extension's library: `pkg._C.so`. On a platform that is not known, it is assumed to be as here."""
-    return extension + HOST_PLATFORM.suffix
+def library_file(extension: str, platform: str) -> str:
+    """The file of an extension's library: `pkg._C.so`."""
+    return extension + (".dll" if platform.startswith("windows-") else ".so")
 
 
 def numbers(version: str) -> tuple[int, ...]:

@@ -15,7 +15,8 @@ from .compatible import Mismatch, Wanted, capability_mismatch, check
 from .content import needs_cuda
 from .errors import KernelWheelError
 from .host import Host
-from .no_kernels import always_compiled, incompatible, no_gpu
+from .no_kernels import always_compiled, incompatible, never_compiled, no_gpu
+from .platforms import SUPPORTED
 from .record import Record
 from .variables import own_variable
 
@@ -114,6 +115,10 @@ def _where_none_fits(request: Request, host: Host, installed: InstalledPackage) 
     elif not own:
         origin = str(installed.settings.origin("jit"))
         because, own = f"jit is always ({origin})", (always_compiled(installed.package, origin),)
+    if host.platform not in SUPPORTED:
+        own = (*own, never := never_compiled(host.platform))
+        error = incompatible(installed.package, request.device, own)
+        return Selection(request, "fail", f"{because}; {never.found}", error=error)
     if obstacle := _obstacle_to_compile(request, own, installed):
         error = incompatible(installed.package, request.device, own, obstacle)
         return Selection(request, "fail", f"{because}; {obstacle}", error=error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import shutil
 import subprocess
@@ -151,6 +152,15 @@ def test_progress(capsys: Captured) -> None:
 )  # fmt: skip
 def test_what_does_not_print_is_escaped(text: str, kept: str, shown: str) -> None:
     assert printable(text, kept) == shown
+
+
+def test_what_an_output_s_encoding_lacks_is_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python gives a file or a pipe the encoding of the system's language, on Windows one of 256 characters."""
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), "cp1252", newline=""))
+
+    assert finish("tiny", lambda: print("Größe → 10 €") or 0) == 0
+
+    assert sys.stdout.buffer.getvalue() == "Größe \\u2192 10 €\n".encode("cp1252")
 
 
 @pytest.mark.parametrize("words", [("adopt", OWN), ("inspect", OWN), (OWN,)])

@@ -238,7 +238,7 @@ def test_cmake_is_told_the_platform_by_a_file_made_from_the_plan(tmp_path: Path)
         for name in ("native", "linux-aarch64")
     }
 
-    text = toolchain_file(tools["linux-aarch64"])
+    text = toolchain_file(tmp_path, tools["linux-aarch64"])
 
     assert [name for name in recipe_files(Path(), tools["native"]) if name.endswith(".cmake")] == []
     assert {
@@ -309,7 +309,7 @@ def test_cmake_is_told_what_a_clang_for_the_platform_is_and_asks_an_nvcc(nvcc_12
 
     assert entries["KERNELWHEEL_NVCC"] == ("12.9.86" if nvcc_12.clang else "")
     assert entries["KERNELWHEEL_LIBRARIES"].endswith(f"{TARGET}/lib")
-    assert 'set(CMAKE_CUDA_FLAGS_INIT "--target-directory sbsa-linux")' in toolchain_file(tools)
+    assert 'set(CMAKE_CUDA_FLAGS_INIT "--target-directory sbsa-linux")' in toolchain_file(tmp_path, tools)
 
 
 # What is refused
@@ -322,7 +322,7 @@ def test_a_build_for_x86_64_on_an_aarch64_machine_is_refused(monkeypatch: pytest
     caught = error(lambda: target_platform.cross_platform(settings_with(platform="linux-x86_64")))
 
     assert str(caught).splitlines()[0] == "kernels for linux-x86_64 cannot be built on linux-aarch64"
-    assert "natively" in caught.remedies[0]
+    assert caught.remedies == ("build it on a machine with linux-x86_64",)
 
 
 @pytest.mark.parametrize("lacking", ["vector", "crti.o", "libstdc++.so"])
@@ -423,7 +423,7 @@ def test_modules_and_libraries_on_all_of_torch_are_refused_before_anything_is_lo
     caught = error(lambda: find_toolchain(settings_with(**FOR_ARM), {}, binds_torch=True))
 
     assert "what is compiled on all of torch cannot be built for linux-aarch64 here" in caught.problem
-    assert caught.remedies == ("build it natively, on a machine with linux-aarch64",)
+    assert caught.remedies == ("build it on a machine with linux-aarch64",)
 
 
 @pytest.mark.slow

@@ -38,7 +38,7 @@ def refusal(table: Any) -> SettingsError:
 def test_a_name_and_sources_are_enough() -> None:
     made = extension()
 
-    assert (made.kind, made.module, made.file) == ("module", "_C", "light._C.so")
+    assert (made.kind, made.module, made.file("linux-x86_64")) == ("module", "_C", "light._C.so")
     assert made.define == made.cxx_flags == made.libraries == ()
 
 

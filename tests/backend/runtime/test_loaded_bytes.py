@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 import torch
-from kernelwheel.runtime import loading
+from kernelwheel.runtime import loading, platforms
 from kernelwheel.runtime import manifest as manifests
 from kernelwheel.runtime.artifact import Artifact
 from kernelwheel.runtime.errors import IncompatibleArtifactError, KernelWheelError
@@ -209,12 +209,12 @@ def test_what_the_loader_was_given_leads_debuggers_to_the_file(
     """gdb opens the path that the loader knows, from its own process."""
 
     def act() -> list[str]:
-        before = set(loading._given)  # by the tests before this one
+        before = set(platforms._given)  # by the tests before this one
         use(artifact)
         other = [sys.executable, "-c", "import os, sys; print(os.path.realpath(sys.argv[1]))"]
         return [
             subprocess.run([*other, path], capture_output=True, text=True, check=True).stdout
-            for path in loading._given - before
+            for path in platforms._given - before
         ]
 
     file = MODULE if use in (import_one, import_extension) else OPERATORS

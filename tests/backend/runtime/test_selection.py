@@ -44,6 +44,10 @@ DEFAULT_ENTRY = ENTRY._replace(
 )
 ARM_ENTRY = ENTRY._replace(manifest=MANIFEST._replace(requires=MANIFEST.requires._replace(platform="linux-aarch64")))
 ARM_HOPPER = HOPPER._replace(platform="linux-aarch64")
+WINDOWS = CPU_TORCH._replace(platform="windows-x86_64", libc="", libstdcxx="")
+WINDOWS_NEEDS = CPU_MANIFEST.requires._replace(platform="windows-x86_64", libc="", libstdcxx="")
+WINDOWS_WHEEL = WHEEL._replace(manifest=CPU_MANIFEST._replace(requires=WINDOWS_NEEDS))
+NEVER = "windows-x86_64, on which no kernels are compiled"
 TROUBLE = KernelWheelError("trouble", required="none", found="some", remedies=["fix it"])
 
 
@@ -138,6 +142,12 @@ CALLS: dict[str, tuple[str, Host, Given, str, str]] = {
         "in the wheel fit",
     ),
     "what no compile cures": ("cpu", OLD_TORCH, at(WHEEL), "fail", "compiling would not fix that"),
+    "a wheel for Windows": ("cpu", WINDOWS, at(WINDOWS_WHEEL), "load", "in the wheel fit"),
+    "a wheel for Linux, on Windows": ("cpu", WINDOWS, at(WHEEL), "fail", NEVER),
+    "jit is always, on Windows": (
+        "cpu", WINDOWS, at(WINDOWS_WHEEL, environ=JIT_ALWAYS), "fail",
+        f"jit is always (environment variable TINY_JIT); {NEVER}",
+    ),
     "a damaged wheel": ("cpu", HOPPER, at(WHEEL, ENTRY, damage=TROUBLE), "fail", "trouble (found: some)"),
     "a store that is not safe": ("cpu", HOPPER, at(blocked=TROUBLE), "fail", "trouble (found: some)"),
     "a store that is not safe, and a wheel": ("cpu", HOPPER, at(WHEEL, blocked=TROUBLE), "load", "in the wheel fit"),

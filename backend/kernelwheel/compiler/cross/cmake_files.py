@@ -12,21 +12,24 @@ from pathlib import Path
 
 from elftools.elf.elffile import ELFFile
 
-from ...project.build_platforms import HOST_PLATFORM
+from ...project.build_platforms import HOST_PLATFORM, Platform, WindowsBuild
 from ..toolchain.glibc_compat import stub_source
 from ..toolchain.toolchain import Toolchain
 from ..toolchain.torch_files import Torch
+from .windows import cmake_files as windows
 
 # The libraries of torch that operators are linked to.
-LINKED = (HOST_PLATFORM.shared("torch_cpu"), HOST_PLATFORM.shared("torch_cuda"))
+LINKED = ("torch_cpu", "torch_cuda")
 # Functions of torch's stable ABI (PyTorch notes, "LibTorch Stable ABI"): C names with these beginnings.
 _STABLE = (b"aoti_torch_", b"torch_")
 
 
-def toolchain_file(toolchain: Toolchain) -> str:
+def toolchain_file(work: Path, toolchain: Toolchain) -> str:
     """The file that tells CMake what it is configured for (cmake-toolchains(7))."""
     nvcc, platform = toolchain.cuda.nvcc, toolchain.target
     assert platform is not None
+    if isinstance(platform, WindowsBuild):
+        return windows.toolchain_file(work, platform)
     libc = Path(toolchain.cxx.answer(f"-print-file-name={platform.libc}")).resolve()
     lines = {
         "CMAKE_SYSTEM_NAME": platform.cmake_system,
@@ -42,10 +45,18 @@ def toolchain_file(toolchain: Toolchain) -> str:
     return "".join(f'set({name} "{value}")\n' for name, value in lines.items())
 
 
-def stub_files(torch: Torch) -> dict[str, str]:
-    """The sources of the stubs, by file: `libtorch_cpu.so.cpp`."""
-    paths = (torch.root / "lib" / name for name in LINKED)
-    return {f"{path.name}.cpp": stub_source(sorted(stable_functions(path))) for path in paths if path.is_file()}
+def stub_files(torch: Torch, platform: Platform) -> dict[str, str]:
+    """The sources of the stubs, by file: `libtorch_cpu.so.cpp`, or for Windows `torch_cpu.dll.def`."""
+    files = {}
+    for stem in LINKED:
+        path, name = torch.root / "lib" / HOST_PLATFORM.shared(stem), platform.shared(stem)
+        if path.is_file():
+            functions = sorted(stable_functions(path))
+            if isinstance(platform, WindowsBuild):
+                files[f"{name}.def"] = windows.definition(name, functions)
+            else:
+                files[f"{name}.cpp"] = stub_source(functions)
+    return files
 
 
 def stable_functions(library: Path) -> Iterator[str]:

@@ -12,11 +12,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from ...project.build_platforms import CROSS_BUILDS, HOST_PLATFORM, PLATFORMS, Platform
+from ...project.build_platforms import CROSS_BUILDS, HOST_PLATFORM, PLATFORMS, Platform, WindowsBuild
 from ...project.build_settings import NATIVE, BuildSettings
 from ...runtime.errors import BuildError, SettingsError
 from ...runtime.platforms import platform_name, require_supported
 from ..toolchain.clang_toolkit import HEADERS
+from ..toolchain.cuda import CudaDecision
 from ..toolchain.linked_toolkit import CUDART, linked_folder
 from ..toolchain.toolkit import CudaTarget, Nvcc
 from ..toolchain.toolkit_identity import cudart_version
@@ -47,9 +48,26 @@ def cross_platform(settings: BuildSettings) -> Platform | None:
             f"kernels for {wanted.name} cannot be built on {here}",
             required=f"a builder with {wanted.name}, as set by {settings.origin('platform')}",
             found=f"{here}, which builds for itself{''.join(others)}",
-            remedies=[f"build it natively, on a machine with {wanted.name}"],
+            remedies=[f"build it on a machine with {wanted.builder}"],
         )
     return wanted
+
+
+def no_cuda(settings: BuildSettings, platform: WindowsBuild) -> CudaDecision:
+    """The decision for a platform that there are no CUDA kernels for.
+
+    Raises:
+        BuildError: they are required.
+    """
+    reason = f"CUDA kernels cannot be built for {platform.name}"
+    if settings.cuda == "on":
+        raise BuildError(
+            reason,
+            required=f"a platform with CUDA kernels, because cuda is on ({settings.origin('cuda')})",
+            found=f"{platform.name}, as set by {settings.origin('platform')}",
+            remedies=[f"build with kernels for the CPU alone: -C cuda=off ({settings.variable('cuda')}=off)"],
+        )
+    return CudaDecision(None, reason, ())
 
 
 def refuse_libraries_on_all_of_torch(platform: Platform) -> BuildError:
@@ -58,7 +76,11 @@ def refuse_libraries_on_all_of_torch(platform: Platform) -> BuildError:
         f"what is compiled on all of torch cannot be built for {platform.name} here",
         required="operators on torch's stable ABI alone",
         found="a module, or a library on all of torch, which is compiled with the target's own torch and Python",
-        remedies=[f"build it natively, on a machine with {platform.name}"],
+        remedies=[
+            "register operators on the stable ABI instead, which Python needs no module for"
+            if isinstance(platform, WindowsBuild)
+            else f"build it on a machine with {platform.name}"
+        ],
     )
 
 

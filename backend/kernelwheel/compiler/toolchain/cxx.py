@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ...project.build_platforms import Platform
+from ...project.build_platforms import LinuxBuild
 from ...project.build_settings import BuildSettings
 from ...runtime.errors import BuildError
 from ...runtime.files import file_sha256, json_sha256
@@ -36,7 +36,7 @@ class Cxx:
     """A C++ compiler."""
 
     path: Path  # where it is
-    kind: str  # `gcc` or `clang`
+    kind: str  # `gcc`, `clang` or `zig`
     version: str  # `12.2.0`
     target: str  # `x86_64-linux-gnu`
     passed_over: tuple[str, ...] = ()  # the compilers that were rejected before it, each with the reason, for messages
@@ -53,7 +53,7 @@ class Cxx:
 
 
 def find_cxx(
-    settings: BuildSettings, environ: Mapping[str, str], nvcc: Nvcc | None = None, target: Platform | None = None
+    settings: BuildSettings, environ: Mapping[str, str], nvcc: Nvcc | None = None, target: LinuxBuild | None = None
 ) -> Cxx:
     """The C++ compiler: the one set by `cxx`, or the first of c++, g++ and clang++ on PATH that `nvcc` supports.
 
@@ -127,7 +127,7 @@ def _is_unchecked(settings: BuildSettings) -> bool:
     return any(flag in UNCHECKED or flag.startswith(f"{UNCHECKED[-1]}=") for flag in settings.cuda_flags)
 
 
-def _names(limits: Mapping[str, int], target: Platform | None) -> Iterator[str]:
+def _names(limits: Mapping[str, int], target: LinuxBuild | None) -> Iterator[str]:
     """The names to search for: after each kind's own, those with a number that is not too new, newest first."""
     for name in (f"{target.triple}-g++",) if target else NAMES:
         yield name
@@ -135,7 +135,7 @@ def _names(limits: Mapping[str, int], target: Platform | None) -> Iterator[str]:
         yield from (f"{name}-{major}" for major in range(limits.get(kind, 0), OLDEST - 1, -1))
 
 
-def _lacks(cxx: Cxx, target: Platform) -> str:
+def _lacks(cxx: Cxx, target: LinuxBuild) -> str:
     """Why a compiler cannot make libraries for a platform; empty if it can."""
     if not target.is_target_of(cxx.target):
         return f"compiles for {cxx.target}, not for {target.triple}"
@@ -146,7 +146,7 @@ def _lacks(cxx: Cxx, target: Platform) -> str:
     return f"lacks {', '.join(missing)} of {target.triple}" if missing else ""
 
 
-def _no_cross_compiler(settings: BuildSettings, target: Platform, found: Sequence[str]) -> BuildError:
+def _no_cross_compiler(settings: BuildSettings, target: LinuxBuild, found: Sequence[str]) -> BuildError:
     named = f", as set by {settings.origin('cxx')}" if settings.cxx else ""
     install = f"apt-get install g++-{target.triple.replace('_', '-')}"
     return BuildError(

@@ -1,0 +1,1 @@
+"""Building for Windows: zig as the compiler, what CMake is told, and reading libraries back."""

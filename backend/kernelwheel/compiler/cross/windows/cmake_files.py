@@ -1,0 +1,34 @@
+"""What CMake needs for Windows: its toolchain file, what an import library is made from, and a header of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+from ....project.build_platforms import WindowsBuild
+from .zig import ZIG
+
+BEFORE_TORCH = "windows"  # a folder in the work folder, for headers that come before torch's
+HEADER = "torch/csrc/stable/library.h"
+HEADER_TEXT = (Path(__file__).parents[3] / "cmake" / "windows_library.h").read_text(encoding="utf-8")
+
+
+def toolchain_file(work: Path, platform: WindowsBuild) -> str:
+    """The file that tells CMake what it is configured for (cmake-toolchains(7))."""
+    zig = work / ZIG / "zig"
+    lines = {
+        "CMAKE_SYSTEM_NAME": f'"{platform.cmake_system}"',
+        "CMAKE_SYSTEM_PROCESSOR": f'"{platform.machine}"',
+        "CMAKE_CXX_COMPILER": f'"{zig}" c++',
+        "CMAKE_CXX_COMPILER_TARGET": f'"{platform.triple}"',
+        "CMAKE_CXX_COMPILER_FORCED": "TRUE",  # no test program: zig would compile its libraries for it, unoptimised
+        "CMAKE_RC_COMPILER": f'"{zig}"',  # which there must be, although nothing has resources
+        **{f"CMAKE_FIND_ROOT_PATH_MODE_{kind}": "ONLY" for kind in ("LIBRARY", "INCLUDE", "PACKAGE")},
+        "CMAKE_FIND_ROOT_PATH_MODE_PROGRAM": "NEVER",
+    }
+    return "".join(f"set({name} {value})\n" for name, value in lines.items())
+
+
+def definition(library: str, functions: Collection[str]) -> str:
+    """The module definition file of a library with these functions (Microsoft, "Module-Definition (.def) Files")."""
+    return "\n".join([f"LIBRARY {library}", "EXPORTS", *functions, ""])

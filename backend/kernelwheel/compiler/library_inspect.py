@@ -1,0 +1,149 @@
+"""Reading a built library back, to prove that the compilers produced what the Plan specifies."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from ..project.arch_choice import from_code
+from ..project.build_platforms import MZ, PLATFORMS
+from ..project.extension import is_of_cuda_major
+from ..runtime.errors import BuildError
+from ..runtime.files import file_sha256
+from ..runtime.manifest import Library
+from . import elf_inspect
+from .cross.windows import pe_inspect
+from .elf_inspect import NeededSymbol
+
+CUDA_LIBRARIES = {platform.shared("torch_cuda") for platform in PLATFORMS.values()}
+# PTX version -> the CUDA release that introduced it (PTX ISA, "Release Notes"). Of those between two, drivers of the
+# earlier release compile no PTX of the later one.
+PTX_ISA = {(8, 0): (12, 0), (8, 1): (12, 1), (8, 2): (12, 2), (8, 3): (12, 3), (8, 4): (12, 4), (8, 5): (12, 5)}
+PTX_ISA |= {(8, 6): (12, 7), (8, 7): (12, 8), (8, 8): (12, 9), (9, 0): (13, 0), (9, 1): (13, 1)}
+
+
+def read_library(path: Path, cuobjdump: Path | None) -> Library:
+    """Describe a library for the manifest.
+
+    Raises:
+        BuildError: it links against libtorch_cuda, and there is no cuobjdump, or that failed.
+    """
+    device = "cuda" if CUDA_LIBRARIES.intersection(needed(path)) else "cpu"
+    sass: tuple[str, ...] = ()
+    ptx: tuple[str, ...] = ()
+    if device == "cuda":
+        code = _device_code(path, cuobjdump)
+        sass, ptx = (_sorted(each.arch for each in code if each.kind == kind) for kind in ("elf", "ptx"))
+    return Library(path.name, file_sha256(path), path.stat().st_size, device, sass, ptx, module_name(path))
+
+
+def driver_for_ptx(paths: Iterable[Path], cuobjdump: Path | None, release: tuple[int, int]) -> str:
+    """The CUDA release of the oldest driver that compiles all PTX in these libraries; that of the toolkit if unknown.
+
+    clang can make PTX that is older than the toolkit; nvcc does not.
+    """
+    found = [each.version for path in paths for each in _device_code(path, cuobjdump) if each.kind == "ptx"]
+    major, minor = PTX_ISA.get(max(found, default=(0, 0)), release)
+    return f"{major}.{minor}"
+
+
+class _Code(NamedTuple):
+    """Device code in a library: `elf` or `ptx`, `sm_90` or `compute_90`, and the version of ELF's ABI or of PTX."""
+
+    kind: str
+    arch: str
+    version: tuple[int, int]
+
+
+def _device_code(path: Path, cuobjdump: Path | None) -> set[_Code]:
+    """The device code in a library for CUDA, which cuobjdump prints with the symbols of each.
+
+    The shorter lists (`--list-elf`) of older ones, such as triton's, leave out the suffix of `sm_90a`.
+    """
+    if cuobjdump is None:
+        raise BuildError(
+            f"the device code of {path.name} cannot be read",
+            required="cuobjdump",
+            found="no cuobjdump in the toolchain",
+            remedies=["install it next to torch: pip install 'cuda-toolkit[cuobjdump]'"],
+        )
+    done = subprocess.run([cuobjdump, "--dump-elf-symbols", path], capture_output=True, text=True, check=False)
+    # With nothing to list, it says so and exits with 255.
+    if done.returncode != 0 and "does not contain" not in done.stdout + done.stderr:
+        raise BuildError(
+            f"cuobjdump cannot read {path.name}",
+            required=f"a list of device code from {cuobjdump} --dump-elf-symbols",
+            found=(done.stderr or done.stdout).strip() or f"exit status {done.returncode}",
+            remedies=["install the cuobjdump of this CUDA toolkit"],
+        )
+    listed = re.findall(
+        r"^Fatbin (elf|ptx) code:\n=+\narch = ((?:sm|compute)_\d+[af]?)\ncode version = \[(\d+),(\d+)\]$",
+        done.stdout,
+        re.MULTILINE,
+    )
+    return {_Code(kind, arch, (int(major), int(minor))) for kind, arch, major, minor in listed}
+
+
+def _sorted(codes: Iterable[str]) -> tuple[str, ...]:
+    return tuple(map(str, sorted(set(map(from_code, codes)))))
+
+
+class _Format(Protocol):
+    """A module that reads the libraries of one system."""
+
+    def needed(self, path: Path) -> list[str]: ...
+    def exported(self, path: Path) -> Iterator[str]: ...
+    def used(self, path: Path) -> Iterator[str]: ...
+    def unique(self, path: Path) -> Iterator[str]: ...
+    def needed_symbols(self, path: Path) -> Iterator[NeededSymbol]: ...
+
+
+def _format(path: Path) -> _Format:
+    with path.open("rb") as stream:
+        return pe_inspect if stream.read(len(MZ)) == MZ else elf_inspect
+
+
+def needed(path: Path) -> list[str]:
+    """The libraries that a library needs, by file name."""
+    return _format(path).needed(path)
+
+
+def libraries_of_cuda_major(paths: Iterable[Path]) -> list[str]:
+    """The libraries of one CUDA major, such as `libcublas.so.13`, that any of these libraries needs."""
+    return sorted({name for path in paths for name in needed(path) if is_of_cuda_major(name)})
+
+
+def module_name(path: Path) -> str | None:
+    """The module name, if the library exports `PyInit_<name>` (Python/C API, extension modules)."""
+    names = _format(path).exported(path)
+    return next((name.removeprefix("PyInit_") for name in names if name.startswith("PyInit_")), None)
+
+
+def used_symbols(path: Path) -> list[str]:
+    """The functions and variables of other libraries that a library uses."""
+    return sorted(_format(path).used(path))
+
+
+def python_symbols(path: Path) -> list[str]:
+    """Those of Python (Python/C API: their names start with `Py`)."""
+    return [name for name in used_symbols(path) if name.startswith(("Py", "_Py"))]
+
+
+def unique_symbols(path: Path) -> list[str]:
+    """The symbols that a process has once, whatever library asks for them."""
+    return sorted(_format(path).unique(path))
+
+
+def needed_symbols(path: Path) -> Iterator[NeededSymbol]:
+    """The versioned symbols that a library needs from others."""
+    return _format(path).needed_symbols(path)
+
+
+def newest_symbol_version(paths: list[Path], prefix: str) -> str:
+    """The newest symbol version with a prefix such as `GLIBC_` that any of the libraries needs; empty if none does."""
+    versions = {symbol.version for path in paths for symbol in needed_symbols(path)}
+    found = (version for version in versions if re.fullmatch(rf"{prefix}[\d.]+", version))
+    return max(found, key=lambda name: [int(part) for part in name[len(prefix) :].split(".")], default="")

@@ -1,0 +1,291 @@
+"""Builds for Windows on Linux: the wheel that zig makes, what is refused, and what decides the bytes.
+
+What the wheel does on Windows is in tests/test_windows.py.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import platform
+import re
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builds import Wheel, build
+from kernelwheel import hooks, requirements
+from kernelwheel.compiler import find_toolchain as finding
+from kernelwheel.compiler.cross.target_platform import cross_platform
+from kernelwheel.compiler.cross.windows import zig
+from kernelwheel.compiler.cross.windows.cmake_files import definition
+from kernelwheel.compiler.find_toolchain import find_toolchain
+from kernelwheel.compiler.library_inspect import needed, used_symbols
+from kernelwheel.packing import tags
+from kernelwheel.project.build_platforms import HEADER, PLATFORMS, WindowsBuild
+from kernelwheel.runtime.errors import BuildError
+from kernelwheel.store import archive
+from standins import make_program, settings_with
+
+pytestmark = [
+    pytest.mark.once,
+    pytest.mark.every_program,
+    pytest.mark.skipif(platform.machine() != "x86_64", reason="builds for another platform are those on x86-64"),
+]
+
+WINDOWS = PLATFORMS["windows-x86_64"]
+FOR_WINDOWS = {"platform": "windows-x86_64"}
+INSTALL = requirements.install(name for _, name in requirements.FOR_WINDOWS)
+needs_zig = pytest.mark.skipif(
+    bool(requirements.missing(requirements.FOR_WINDOWS)), reason=f"zig compiles for Windows: {INSTALL}"
+)
+# Where zig keeps what it compiles of its own libraries, which takes minutes the first time.
+KEPT = {"ZIG_GLOBAL_CACHE_DIR": os.environ.get("ZIG_GLOBAL_CACHE_DIR", str(Path.home() / ".cache" / "zig"))}
+
+Checkout = Callable[..., Path]
+
+
+@pytest.fixture(scope="module")
+def windows_wheel(checkout: Checkout, build_root: Path) -> Wheel:
+    """A wheel of tiny for Windows."""
+    return build(checkout(), build_root / "windows", env=KEPT, config=FOR_WINDOWS)
+
+
+@pytest.fixture
+def library(windows_wheel: Wheel) -> Path:
+    """The one library in it."""
+    (path,) = windows_wheel.native.glob("*.dll")
+    return path
+
+
+def error(call: Callable[[], object]) -> BuildError:
+    with pytest.raises(BuildError) as caught:
+        call()
+    return caught.value
+
+
+def make_zig(folder: Path, version: str = "0.17.9") -> Path:
+    """A stand-in for pip's zig and its libraries."""
+    for name in ("libcxx/include/vector", "libc/mingw/crt.c", "libc/include/any-windows-any/io.h", "libc/musl/a.c"):
+        (folder / "lib" / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "lib" / name).write_text(name, encoding="utf-8")
+    return make_program(folder / "zig", f"echo {version}")
+
+
+# The wheel
+
+
+@needs_zig
+def test_the_wheel_is_for_windows_in_its_name_and_in_everything_that_it_says(windows_wheel: Wheel) -> None:
+    (facts,) = windows_wheel.unpacked.glob("*.dist-info/WHEEL")
+    (sbom,) = windows_wheel.unpacked.glob("*.dist-info/sboms/*.json")
+    (licences,) = windows_wheel.unpacked.glob("*.dist-info/licenses/compiled-in/LICENSES.txt")
+    values = windows_wheel.manifest
+
+    assert windows_wheel.file.name.endswith("-py3-none-win_amd64.whl")
+    assert "Tag: py3-none-win_amd64\n" in facts.read_text(encoding="utf-8")
+    assert values["requires"] == {
+        "torch": "2.10", "platform": "windows-x86_64", "libc": "", "libstdcxx": "", "cuda": None, "driver": None,
+        "driver_for_ptx": None, "python": None,
+    }  # fmt: skip
+    assert values["plan"]["target"] == {"platform": "windows-x86_64", "cuda": None, "binding": None}
+    assert [library["file"] for library in values["libraries"]] == ["tiny_cpu.dll"]
+    assert values["built_with"]["cxx"].startswith("zig 0.17.")
+    assert values["built_with"]["cuda"]["because"] == "CUDA kernels cannot be built for windows-x86_64"
+    assert {"compiler", "linked_in"} <= set(values["plan"]["tools"]["cxx"])
+    made_of = {each["name"] for each in json.loads(sbom.read_text(encoding="utf-8"))["components"]}
+    assert {"torch", "libc++", "mingw-w64", "zig"} <= made_of
+    assert "libstdc++" not in made_of
+    assert "Copyright (c) Zig contributors" in licences.read_text(encoding="utf-8")
+    assert "stable ABI: nothing beyond that of torch 2.10 is used by tiny_cpu.dll" in windows_wheel.output
+
+
+@needs_zig
+def test_an_archive_s_reader_takes_the_library_for_what_it_is(windows_wheel: Wheel, tmp_path: Path) -> None:
+    with archive.opened(windows_wheel.file) as packed:
+        (library,) = packed.manifest.libraries
+        assert sum(map(len, packed.blocks(library))) == library.size
+        assert list(packed.record_damage()) == []
+
+
+@needs_zig
+def test_the_library_needs_torch_and_windows_alone_and_of_torch_functions_with_stable_names(library: Path) -> None:
+    assert isinstance(WINDOWS, WindowsBuild)
+    assert needed(library)[0] == "torch_cpu.dll"
+    assert all(re.fullmatch(WINDOWS.external_libs, name) for name in needed(library))
+    names = [name for name in used_symbols(library) if "torch" in name]
+    assert "torch_call_dispatcher" in names
+    assert all(name.startswith(("aoti_torch_", "torch_")) for name in names)
+
+
+@needs_zig
+def test_what_an_operator_throws_gets_to_torch_by_its_own_function(library: Path) -> None:
+    assert "aoti_torch_check" in used_symbols(library)
+
+
+@needs_zig
+def test_nothing_of_the_builder_is_in_it(windows_wheel: Wheel, build_root: Path) -> None:
+    (places,) = importlib.util.find_spec("ziglang").submodule_search_locations or ()  # type: ignore[union-attr]
+    for path in (path for path in windows_wheel.unpacked.rglob("*") if path.is_file() and path.suffix != ".py"):
+        data = path.read_bytes()
+        assert not any(text.encode() in data for text in (str(build_root), places, KEPT["ZIG_GLOBAL_CACHE_DIR"]))
+
+
+@needs_zig
+def test_two_builds_in_two_folders_are_the_same_bytes(
+    windows_wheel: Wheel, checkout: Checkout, build_root: Path
+) -> None:
+    again = build(checkout(), build_root / "windows again", env=KEPT, config=FOR_WINDOWS)
+
+    assert again.file.read_bytes() == windows_wheel.file.read_bytes()
+
+
+@needs_zig
+def test_an_extension_of_a_table_is_a_library_for_windows(checkout: Checkout, build_root: Path) -> None:
+    source = checkout() / "native" / "twice.cpp"
+    project = build_root / "table"
+    (project / "table").mkdir(parents=True)
+    (project / "table/__init__.py").touch()
+    (project / "twice.cpp").write_text(source.read_text(encoding="utf-8"), encoding="utf-8")
+    (project / "twice.h").write_text((source.parent / "twice.h").read_text(encoding="utf-8"), encoding="utf-8")
+    (project / "pyproject.toml").write_text(
+        '[build-system]\nrequires = ["kernelwheel"]\nbuild-backend = "kernelwheel.hooks"\n'
+        '[project]\nname = "table"\nversion = "1.0"\n'
+        '[[tool.kernelwheel.extension]]\nname = "table._C"\nkind = "operators"\nsources = ["twice.cpp"]\n'
+        'by-path = true\n[tool.setuptools]\npackages = ["table"]\n',
+        encoding="utf-8",
+    )
+
+    made = build(project, build_root / "table out", env=KEPT, config=FOR_WINDOWS)
+
+    assert sorted(path.relative_to(made.unpacked).as_posix() for path in made.unpacked.rglob("*.dll")) == [
+        "table/_C.dll", "table/_native/table._C.dll",
+    ]  # fmt: skip
+
+
+# What decides the bytes
+
+
+def test_the_plan_has_the_zig_and_all_that_it_has_for_windows_by_content(tmp_path: Path) -> None:
+    path = make_zig(tmp_path / "ziglang")
+    chosen = settings_with({"CXX": str(path)}, **FOR_WINDOWS)
+
+    def identity() -> dict[str, str]:
+        return zig.zig_identity(find_zig(chosen))
+
+    before = identity()
+    (path.parent / "lib/libc/musl/a.c").write_text("of another system", encoding="utf-8")
+    assert identity() == before
+    for name in ("libcxx/include/vector", "libc/mingw/crt.c", "libc/include/any-windows-any/io.h"):
+        file = path.parent / "lib" / name
+        text = file.read_text(encoding="utf-8")
+        file.write_text("edited", encoding="utf-8")
+        assert {key for key, value in identity().items() if value != before[key]} == {"linked_in"}
+        file.write_text(text, encoding="utf-8")
+    make_program(path, "echo 0.17.9 # patched")
+    assert {key for key, value in identity().items() if value != before[key]} == {"compiler"}
+
+
+def find_zig(chosen: Any) -> Any:
+    assert isinstance(WINDOWS, WindowsBuild)
+    return zig.find_zig(chosen, {"PATH": "/usr/bin:/bin"}, WINDOWS)
+
+
+def test_an_import_library_is_made_of_names_alone() -> None:
+    assert definition("torch_cpu.dll", ["torch_a", "torch_b"]) == "LIBRARY torch_cpu.dll\nEXPORTS\ntorch_a\ntorch_b\n"
+
+
+# What is refused
+
+
+@pytest.fixture
+def no_pefile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zig, "missing", lambda names: ["pefile"])
+
+
+def test_another_release_of_zig_and_another_compiler_are_refused(tmp_path: Path) -> None:
+    old = make_zig(tmp_path / "old", "0.13.0")
+
+    for path in (old, Path("/usr/bin/c++")):
+        chosen = settings_with({"CXX": str(path)}, **FOR_WINDOWS)
+        caught = error(lambda chosen=chosen: find_zig(chosen))
+        assert caught.problem == "no C++ compiler for windows-x86_64"
+        assert f"{path}: " in caught.found
+        assert "environment variable CXX" in caught.found
+        assert caught.remedies == (INSTALL, "and unset environment variable CXX")
+
+
+@pytest.mark.usefixtures("no_pefile")
+def test_what_is_not_installed_is_named_with_the_command(tmp_path: Path) -> None:
+    chosen = settings_with({"CXX": str(make_zig(tmp_path / "zig"))}, **FOR_WINDOWS)
+
+    caught = error(lambda: find_zig(chosen))
+
+    assert "pefile is not installed in" in caught.found
+    assert caught.remedies[0] == "pip install 'ziglang>=0.17,<0.18' pefile"
+
+
+def test_pip_is_asked_for_what_is_missing_in_a_build_for_windows_and_in_no_other(
+    monkeypatch: pytest.MonkeyPatch, tiny_checkout: Path
+) -> None:
+    monkeypatch.chdir(tiny_checkout)
+    monkeypatch.setattr(finding, "missing", lambda packages: [name for _, name in packages])
+
+    found = hooks.get_requires_for_build_wheel(FOR_WINDOWS)
+    native = hooks.get_requires_for_build_wheel({"cuda": "off"})
+
+    assert found[-2:] == ["ziglang>=0.17,<0.18", "pefile"]
+    assert not {*found[-2:]} & {*native}
+
+
+def test_modules_and_libraries_on_all_of_torch_are_refused_before_anything_is_looked_for() -> None:
+    caught = error(lambda: find_toolchain(settings_with(**FOR_WINDOWS), {}, binds_torch=True))
+
+    assert caught.problem == "what is compiled on all of torch cannot be built for windows-x86_64 here"
+    assert caught.remedies == ("register operators on the stable ABI instead, which Python needs no module for",)
+
+
+@needs_zig
+def test_cuda_kernels_are_refused_if_they_are_required_and_else_left_out_with_the_reason() -> None:
+    environ = {"PATH": "/usr/bin:/bin"}
+
+    found = find_toolchain(settings_with(**FOR_WINDOWS), environ).cuda
+    caught = error(lambda: find_toolchain(settings_with(**FOR_WINDOWS, cuda="on"), environ))
+
+    assert (found.nvcc, found.reason) == (None, "CUDA kernels cannot be built for windows-x86_64")
+    assert caught.problem == found.reason
+    assert "-C cuda=off" in caught.remedies[0]
+
+
+def test_only_linux_on_x86_64_builds_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("kernelwheel.runtime.platforms", "kernelwheel.compiler.cross.target_platform"):
+        monkeypatch.setattr(f"{module}.platform_name", lambda: "linux-aarch64")
+
+    caught = error(lambda: cross_platform(settings_with(**FOR_WINDOWS)))
+
+    assert caught.problem == "kernels for windows-x86_64 cannot be built on linux-aarch64"
+    assert caught.remedies == ("build it on a machine with linux-x86_64",)
+
+
+def test_a_library_that_not_every_windows_has_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tags, "needed", lambda path: ["torch_cpu.dll", "KERNEL32.dll", "vcomp140.dll"])
+
+    found = tags.platform_tag([Path("a.dll")], settings_with(**FOR_WINDOWS))
+
+    assert found == tags.Tag("win_amd64", ("a.dll: vcomp140.dll, which not every Windows has",))
+
+
+def head(machine: int = 0x8664, flags: int = 0x2022, magic: bytes = b"MZ") -> bytes:
+    """The beginning of a PE file (Microsoft, "PE Format")."""
+    start = struct.pack("<2s58xI", magic, 0x78) + bytes(0x38)
+    return (start + b"PE\0\0" + struct.pack("<H16xH", machine, flags)).ljust(HEADER, b"\0")
+
+
+def test_a_library_is_told_by_its_first_bytes_from_a_program_and_from_other_machines_files() -> None:
+    assert WINDOWS.is_library(head())
+    for other in (head(machine=0xAA64), head(flags=0x22), head(magic=b"ZM"), head()[:100], b"\x7fELF" + bytes(60)):
+        assert not WINDOWS.is_library(other)
+    assert not any(PLATFORMS[name].is_library(head()) for name in ("linux-x86_64", "linux-aarch64"))
