@@ -69,7 +69,13 @@ def error(call: Callable[[], object]) -> BuildError:
 
 def make_zig(folder: Path, version: str = "0.17.9") -> Path:
     """A stand-in for pip's zig and its libraries."""
-    for name in ("libcxx/include/vector", "libc/mingw/crt.c", "libc/include/any-windows-any/io.h", "libc/musl/a.c"):
+    for name in (
+        "libcxx/include/vector",
+        "libc/mingw/crt.c",
+        "libc/include/any-windows-any/io.h",
+        "libc/musl/a.c",
+        "lldb/x.pyc",
+    ):
         (folder / "lib" / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / "lib" / name).write_text(name, encoding="utf-8")
     return make_program(folder / "zig", f"echo {version}")
@@ -177,7 +183,8 @@ def test_the_plan_has_the_zig_and_all_that_it_has_for_windows_by_content(tmp_pat
         return zig.zig_identity(find_zig(chosen))
 
     before = identity()
-    (path.parent / "lib/libc/musl/a.c").write_text("of another system", encoding="utf-8")
+    for name in ("libc/musl/a.c", "lldb/x.pyc"):
+        (path.parent / "lib" / name).write_text("of another system", encoding="utf-8")
     assert identity() == before
     for name in ("libcxx/include/vector", "libc/mingw/crt.c", "libc/include/any-windows-any/io.h"):
         file = path.parent / "lib" / name

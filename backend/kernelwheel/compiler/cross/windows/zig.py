@@ -28,8 +28,8 @@ RELEASE = r"0\.17\.\d+"  # what this was tried with
 ZIG = "build/zig"
 # What decides where it keeps what it compiles of its own libraries.
 VARIABLES = ("XDG_CACHE_HOME", "ZIG_GLOBAL_CACHE_DIR")
-# In its folder of libraries: all but the C libraries of other systems.
-_FOR_WINDOWS = re.compile(r"libc/(mingw/|include/[^/]*windows[^/]*/)|(?!libc/)")
+# In its folder of libraries: all but the C libraries of other systems, and what Python makes of scripts for debuggers.
+_FOR_WINDOWS = re.compile(r"libc/(mingw/|include/[^/]*windows[^/]*/)|(?!libc/|lldb/)")
 
 
 def find_zig(settings: BuildSettings, environ: Mapping[str, str], target: WindowsBuild) -> Cxx:
