@@ -5,15 +5,15 @@ What the wheel does on Windows is in tests/test_windows.py.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import platform
 import re
 import struct
+import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from builds import Wheel, build
@@ -24,8 +24,10 @@ from kernelwheel.compiler.cross.windows import zig
 from kernelwheel.compiler.cross.windows.cmake_files import definition
 from kernelwheel.compiler.find_toolchain import find_toolchain
 from kernelwheel.compiler.library_inspect import needed, used_symbols
+from kernelwheel.compiler.toolchain.cxx import Cxx
 from kernelwheel.packing import tags
 from kernelwheel.project.build_platforms import HEADER, PLATFORMS, WindowsBuild
+from kernelwheel.project.build_settings import BuildSettings
 from kernelwheel.runtime.errors import BuildError
 from kernelwheel.store import archive
 from standins import make_program, settings_with
@@ -42,8 +44,9 @@ INSTALL = requirements.install(name for _, name in requirements.FOR_WINDOWS)
 needs_zig = pytest.mark.skipif(
     bool(requirements.missing(requirements.FOR_WINDOWS)), reason=f"zig compiles for Windows: {INSTALL}"
 )
-# Where zig keeps what it compiles of its own libraries, which takes minutes the first time.
-KEPT = {"ZIG_GLOBAL_CACHE_DIR": os.environ.get("ZIG_GLOBAL_CACHE_DIR", str(Path.home() / ".cache" / "zig"))}
+# Where it keeps what it compiles of its own libraries, which takes minutes the first time: beside this installation,
+# because it compiles them again for another one.
+KEPT = {"ZIG_GLOBAL_CACHE_DIR": os.environ.get("ZIG_GLOBAL_CACHE_DIR", str(Path(sys.prefix) / "zig-cache"))}
 
 Checkout = Callable[..., Path]
 
@@ -69,7 +72,13 @@ def error(call: Callable[[], object]) -> BuildError:
 
 def make_zig(folder: Path, version: str = "0.17.9") -> Path:
     """A stand-in for pip's zig and its libraries."""
-    for name in ("libcxx/include/vector", "libc/mingw/crt.c", "libc/include/any-windows-any/io.h", "libc/musl/a.c"):
+    for name in (
+        "libcxx/include/vector",
+        "libc/mingw/crt.c",
+        "libc/include/any-windows-any/io.h",
+        "libc/musl/a.c",
+        "lldb/x.pyc",
+    ):
         (folder / "lib" / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / "lib" / name).write_text(name, encoding="utf-8")
     return make_program(folder / "zig", f"echo {version}")
@@ -128,10 +137,10 @@ def test_what_an_operator_throws_gets_to_torch_by_its_own_function(library: Path
 
 @needs_zig
 def test_nothing_of_the_builder_is_in_it(windows_wheel: Wheel, build_root: Path) -> None:
-    (places,) = importlib.util.find_spec("ziglang").submodule_search_locations or ()  # type: ignore[union-attr]
+    place = str(find_zig(settings_with({}, **FOR_WINDOWS)).path.parent)
     for path in (path for path in windows_wheel.unpacked.rglob("*") if path.is_file() and path.suffix != ".py"):
         data = path.read_bytes()
-        assert not any(text.encode() in data for text in (str(build_root), places, KEPT["ZIG_GLOBAL_CACHE_DIR"]))
+        assert not any(text.encode() in data for text in (str(build_root), place, KEPT["ZIG_GLOBAL_CACHE_DIR"]))
 
 
 @needs_zig
@@ -177,7 +186,8 @@ def test_the_plan_has_the_zig_and_all_that_it_has_for_windows_by_content(tmp_pat
         return zig.zig_identity(find_zig(chosen))
 
     before = identity()
-    (path.parent / "lib/libc/musl/a.c").write_text("of another system", encoding="utf-8")
+    for name in ("libc/musl/a.c", "lldb/x.pyc"):
+        (path.parent / "lib" / name).write_text("of another system", encoding="utf-8")
     assert identity() == before
     for name in ("libcxx/include/vector", "libc/mingw/crt.c", "libc/include/any-windows-any/io.h"):
         file = path.parent / "lib" / name
@@ -189,7 +199,7 @@ def test_the_plan_has_the_zig_and_all_that_it_has_for_windows_by_content(tmp_pat
     assert {key for key, value in identity().items() if value != before[key]} == {"compiler"}
 
 
-def find_zig(chosen: Any) -> Any:
+def find_zig(chosen: BuildSettings) -> Cxx:
     assert isinstance(WINDOWS, WindowsBuild)
     return zig.find_zig(chosen, {"PATH": "/usr/bin:/bin"}, WINDOWS)
 
@@ -211,7 +221,7 @@ def test_another_release_of_zig_and_another_compiler_are_refused(tmp_path: Path)
 
     for path in (old, Path("/usr/bin/c++")):
         chosen = settings_with({"CXX": str(path)}, **FOR_WINDOWS)
-        caught = error(lambda chosen=chosen: find_zig(chosen))
+        caught = error(partial(find_zig, chosen))
         assert caught.problem == "no C++ compiler for windows-x86_64"
         assert f"{path}: " in caught.found
         assert "environment variable CXX" in caught.found
@@ -242,7 +252,7 @@ def test_pip_is_asked_for_what_is_missing_in_a_build_for_windows_and_in_no_other
 
 
 def test_modules_and_libraries_on_all_of_torch_are_refused_before_anything_is_looked_for() -> None:
-    caught = error(lambda: find_toolchain(settings_with(**FOR_WINDOWS), {}, binds_torch=True))
+    caught = error(lambda: find_toolchain(settings_with({}, **FOR_WINDOWS), {}, binds_torch=True))
 
     assert caught.problem == "what is compiled on all of torch cannot be built for windows-x86_64 here"
     assert caught.remedies == ("register operators on the stable ABI instead, which Python needs no module for",)
@@ -252,8 +262,8 @@ def test_modules_and_libraries_on_all_of_torch_are_refused_before_anything_is_lo
 def test_cuda_kernels_are_refused_if_they_are_required_and_else_left_out_with_the_reason() -> None:
     environ = {"PATH": "/usr/bin:/bin"}
 
-    found = find_toolchain(settings_with(**FOR_WINDOWS), environ).cuda
-    caught = error(lambda: find_toolchain(settings_with(**FOR_WINDOWS, cuda="on"), environ))
+    found = find_toolchain(settings_with({}, **FOR_WINDOWS), environ).cuda
+    caught = error(lambda: find_toolchain(settings_with({}, **FOR_WINDOWS, cuda="on"), environ))
 
     assert (found.nvcc, found.reason) == (None, "CUDA kernels cannot be built for windows-x86_64")
     assert caught.problem == found.reason
@@ -264,7 +274,7 @@ def test_only_linux_on_x86_64_builds_for_it(monkeypatch: pytest.MonkeyPatch) -> 
     for module in ("kernelwheel.runtime.platforms", "kernelwheel.compiler.cross.target_platform"):
         monkeypatch.setattr(f"{module}.platform_name", lambda: "linux-aarch64")
 
-    caught = error(lambda: cross_platform(settings_with(**FOR_WINDOWS)))
+    caught = error(lambda: cross_platform(settings_with({}, **FOR_WINDOWS)))
 
     assert caught.problem == "kernels for windows-x86_64 cannot be built on linux-aarch64"
     assert caught.remedies == ("build it on a machine with linux-x86_64",)
@@ -273,7 +283,7 @@ def test_only_linux_on_x86_64_builds_for_it(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_library_that_not_every_windows_has_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tags, "needed", lambda path: ["torch_cpu.dll", "KERNEL32.dll", "vcomp140.dll"])
 
-    found = tags.platform_tag([Path("a.dll")], settings_with(**FOR_WINDOWS))
+    found = tags.platform_tag([Path("a.dll")], settings_with({}, **FOR_WINDOWS))
 
     assert found == tags.Tag("win_amd64", ("a.dll: vcomp140.dll, which not every Windows has",))
 

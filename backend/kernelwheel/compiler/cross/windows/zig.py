@@ -1,7 +1,8 @@
 """zig as the C++ compiler for Windows. It is clang with libc++ and mingw-w64's part of the C runtime, as sources.
 
-It compiles those at the first link, in minutes, and keeps them in its own cache, `~/.cache/zig`. Nothing of MSVC is
-used: between a library of operators and torch there are C functions alone.
+It compiles those at the first link, in minutes, and keeps them in its own cache, `~/.cache/zig`, for as long as its own
+files are the same ones by inode and time: each isolated build compiles them again. Nothing of MSVC is used: between a
+library of operators and torch there are C functions alone.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from ...toolchain.programs import last_line, output_of, passed_on
 KIND = "zig"
 RELEASE = r"0\.17\.\d+"  # what this was tried with
 # In the work folder, a link to its folder, below the one that it is run in. It knows what it has compiled by the names
-# that its own files have from there, so the link makes them the same wherever pip puts it.
+# that its own files have from there, so the link makes them the same for all work folders.
 ZIG = "build/zig"
 # What decides where it keeps what it compiles of its own libraries.
 VARIABLES = ("XDG_CACHE_HOME", "ZIG_GLOBAL_CACHE_DIR")
-# In its folder of libraries: all but the C libraries of other systems.
-_FOR_WINDOWS = re.compile(r"libc/(mingw/|include/[^/]*windows[^/]*/)|(?!libc/)")
+# In its folder of libraries: all but the C libraries of other systems, and what Python makes of scripts for debuggers.
+_FOR_WINDOWS = re.compile(r"libc/(mingw/|include/[^/]*windows[^/]*/)|(?!libc/|lldb/)")
 
 
 def find_zig(settings: BuildSettings, environ: Mapping[str, str], target: WindowsBuild) -> Cxx:
