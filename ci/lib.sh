@@ -164,8 +164,8 @@ make_aarch64() {
   "$venv/bin/python" "$root/ci/aarch64.py" "$aarch64" || aarch64=
 }
 
-# make_windows: a folder in which a wheel for Windows runs under Wine, and what builds such a wheel in the environments of
-# tests; sets $windows, to nothing if it cannot be made here.
+# make_windows: a folder in which a wheel for Windows runs under Wine, and what builds such a wheel in $cuda, the only
+# zig: two would overwrite each other's files in the cache. Sets $windows, to nothing if it cannot be made here.
 make_windows() {
   windows=
   if ! command -v wine >/dev/null; then
@@ -177,9 +177,8 @@ make_windows() {
   make_venv windows-tools setuptools wheel
   say "a Python and a torch for Windows (the first time: about 200 MB to fetch)"
   "$venv/bin/python" "$root/ci/windows.py" "$windows" || windows=
-  for venv in ${cpu:-} "$cuda"; do
-    pip_install "ziglang>=0.17,<0.18" pefile
-  done
+  venv=$cuda
+  pip_install "ziglang>=0.17,<0.18" pefile
 }
 
 # need_chromium: installs Chromium, a browser without a screen, where apt can; else says what installs it.

@@ -33,7 +33,7 @@ from kernelwheel.store import archive
 from standins import make_program, settings_with
 
 pytestmark = [
-    pytest.mark.once,
+    pytest.mark.needs_torch("cuda"),  # the environment that has zig
     pytest.mark.every_program,
     pytest.mark.skipif(platform.machine() != "x86_64", reason="builds for another platform are those on x86-64"),
 ]
