@@ -118,7 +118,7 @@ def check_picture(page: Page, expected: np.ndarray) -> None:
     assert apart(shot(page, expected), expected) < MOST_APART
 
 
-@pytest.mark.parametrize("degree", range(5))
+@pytest.mark.parametrize("degree", [0, 3, *(pytest.param(each, marks=pytest.mark.minutes) for each in (1, 2, 4))])
 def test_the_picture_is_render_s(chromium: Browser, tmp_path: Path, export: Callable[..., None], degree: int) -> None:
     scene = knot_scene()
     if degree == 4:
@@ -163,7 +163,9 @@ def moved(axis: int, by: float | torch.Tensor) -> torch.Tensor:
     return shift
 
 
-@pytest.mark.parametrize("kind", CAMERAS)
+@pytest.mark.parametrize(
+    "kind", ["rolled", *(pytest.param(kind, marks=pytest.mark.minutes) for kind in CAMERAS if kind != "rolled")]
+)
 def test_the_picture_of_a_camera_s_file_is_render_s(
     chromium: Browser, folder: Path, tmp_path: Path, export: Callable[..., None], kind: str
 ) -> None:

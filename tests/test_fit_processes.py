@@ -119,7 +119,8 @@ def test_four_processes_fit_as_well_as_one(tmp_path: Path) -> None:
     assert four.stdout.count("\n") == 2, "one process prints"
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES if os.environ.get("SPLAT_TEST_SLOW") else ["mcmc"])
+@pytest.mark.minutes
+@pytest.mark.parametrize("strategy", STRATEGIES)
 def test_an_interrupted_fit_goes_on_with_the_same_and_with_another_number(
     tmp_path: Path, folder: Path, strategy: str
 ) -> None:

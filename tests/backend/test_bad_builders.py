@@ -242,6 +242,7 @@ def test_a_compiler_that_has_libstdcxx_as_an_archive_alone_shares_none_of_it(bui
 # nvcc
 
 
+@pytest.mark.minutes
 @needs_cuda_torch
 def test_an_nvcc_that_crashes_on_one_architecture_is_said_with_file_and_log(builder: Builder, tmp_path: Path) -> None:
     nvcc = decide_cuda(settings_with(), TORCH, os.environ).nvcc

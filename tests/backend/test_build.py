@@ -266,6 +266,7 @@ def test_operators_are_built_with_an_nvcc_of_another_major_than_torch_s_which_is
     assert built.libraries == two_archs_wheel.libraries
 
 
+@pytest.mark.minutes
 @needs_cuda_torch
 def test_device_code_that_is_not_the_plan_s_is_refused(checkout: Checkout, out: Path) -> None:
     folder = checkout()
@@ -362,6 +363,7 @@ def test_flags_that_begin_alike_all_arrive_and_no_function_of_the_package_is_sho
     assert flags & ENUM_DT_FLAGS_1["DF_1_NOW"], "-z now was left out"
 
 
+@pytest.mark.minutes
 @needs_cuda_torch
 def test_flags_reach_nvcc(checkout: Checkout, out: Path) -> None:
     folder = checkout()

@@ -81,7 +81,8 @@ def test_a_disk_that_does_not_answer_is_said_and_nothing_is_put_away(
 @pytest.mark.parametrize(
     ("part", "code"),
     [
-        ("/.work/", errno.EDQUOT), ("/.build/kernelwheel-", errno.EIO), ("/reusable.json", errno.EIO),
+        ("/.work/", errno.EDQUOT), pytest.param("/.build/kernelwheel-", errno.EIO, marks=pytest.mark.minutes),
+        pytest.param("/reusable.json", errno.EIO, marks=pytest.mark.minutes),
     ],
 )  # fmt: skip
 def test_a_disk_that_takes_nothing_more_is_said_and_leaves_nothing_half(
@@ -111,6 +112,7 @@ def test_a_cache_folder_of_too_long_a_name_is_said(small: Editable, name: str) -
     assert "TINY_CACHE_DIR" in said
 
 
+@pytest.mark.minutes
 def test_a_long_path_that_the_system_takes_is_used_but_not_to_compile_in(small: Editable) -> None:
     cache = small.folder / "/".join(["z" * 200] * 10)
     done = small.python(REQUIRE, TINY_CACHE_DIR=str(cache))

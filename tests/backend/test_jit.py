@@ -349,6 +349,7 @@ assert loaded["cuda"] + "/libtiny_cuda.so" in open("/proc/self/maps").read()
     assert re.search(r"libtiny_cpu.so .*, taken from the wheel", manifest_text(entry.manifest))
 
 
+@pytest.mark.minutes
 @needs_cuda_torch
 def test_a_wheel_s_library_is_compiled_again_with_other_flags(installed: Editable) -> None:
     done = installed.python(GPU, CXXFLAGS="-DOTHER")
@@ -358,6 +359,7 @@ def test_a_wheel_s_library_is_compiled_again_with_other_flags(installed: Editabl
     assert entry.manifest.plan["tools"]["taken"] == {}
 
 
+@pytest.mark.minutes
 @needs_cuda_torch
 def test_a_library_that_changes_while_it_is_taken_is_not_in_an_entry(installed: Editable) -> None:
     change = """

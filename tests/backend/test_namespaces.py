@@ -78,6 +78,7 @@ def test_each_has_its_own_commands(site: Path) -> None:
     assert "more than once" not in done.stdout
 
 
+@pytest.mark.minutes
 @pytest.mark.slow
 def test_each_has_its_own_store_which_an_exported_file_gets_into(site: Path, tmp_path: Path) -> None:
     """A compile at run time, as where the wheel does not fit."""

@@ -67,6 +67,7 @@ def test_the_readme_gets_kernelwheel_in_the_same_way() -> None:
     assert f"{links}\n" in text
 
 
+@pytest.mark.minutes
 @pytest.mark.slow
 def test_isolated_builds_find_the_wheel_that_the_page_makes(user: dict[str, str | None], tmp_path: Path) -> None:
     """By the two lines that all pages have; the index has all that a build wants, but not kernelwheel."""

@@ -161,7 +161,10 @@ def test_what_a_script_needs_of_pyproject_toml_and_of_other_packages_stays(tmp_p
             "import mine\nsetup(ext_modules=modules, name=mine.NAME)", "ModuleNotFoundError: No module named 'mine'",
             marks=pytest.mark.minutes,
         ),
-        ("assert torch.cuda.is_available()\nsetup(ext_modules=modules, name='x')", "it raised AssertionError"),
+        pytest.param(
+            "assert torch.cuda.is_available()\nsetup(ext_modules=modules, name='x')", "it raised AssertionError",
+            marks=pytest.mark.minutes,
+        ),
         pytest.param(
             "setup(name='x', version=str(len(dir())), ext_modules=modules)", "it gives setup() another version",
             marks=pytest.mark.minutes,

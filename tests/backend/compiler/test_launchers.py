@@ -155,6 +155,7 @@ def counts(farm: dict[str, str]) -> dict[str, int]:
     return {kind: sum(stats["stats"][kind]["counts"].values()) for kind in ("cache_hits", "cache_misses")}
 
 
+@pytest.mark.minutes
 def test_a_second_builder_with_nothing_of_its_own_gets_all_from_the_storage(
     farm: dict[str, str], cpu_wheel: Wheel, checkout: Checkout, build_root: Path, request: pytest.FixtureRequest
 ) -> None:

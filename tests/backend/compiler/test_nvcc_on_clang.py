@@ -300,6 +300,7 @@ def test_arithmetic_is_precise_unless_it_is_asked_to_be_fast(nvcc: Path, tmp_pat
     assert "FFMA" in device_code(precise, "--dump-sass", "--function", "_Z8multiplyPffff")
 
 
+@pytest.mark.minutes
 @pytest.mark.slow
 @pytest.mark.parametrize("root", ["std::sqrt(x[0])", "1.f / sqrtf(x[0])"])
 def test_a_root_is_ieee_s_unless_an_approximation_is_asked_for(nvcc: Path, tmp_path: Path, root: str) -> None:
@@ -314,6 +315,7 @@ def test_a_root_is_ieee_s_unless_an_approximation_is_asked_for(nvcc: Path, tmp_p
     assert "sqrt.approx" in other
 
 
+@pytest.mark.minutes
 @pytest.mark.slow
 def test_registers_are_bounded_and_lines_are_kept_on_request(nvcc: Path, tmp_path: Path) -> None:
     plain = compiled(nvcc, tmp_path / "plain")

@@ -595,6 +595,7 @@ compiler_process.program = lambda: Path(sys.argv[1])
 """
 
 
+@pytest.mark.minutes
 def test_without_locks_each_makes_its_own_and_the_loser_takes_the_published_one(small: Editable) -> None:
     script = """
 import hashlib

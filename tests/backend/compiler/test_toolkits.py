@@ -82,6 +82,7 @@ endif()""",
 }
 
 
+@pytest.mark.minutes
 @pytest.mark.slow
 @needs_cuda_torch
 def test_a_file_may_be_compiled_for_two_targets(tmp_path: Path) -> None:
@@ -113,6 +114,7 @@ def as_found(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
     return compile_small(tmp_path_factory.mktemp("found"))
 
 
+@pytest.mark.minutes
 @pytest.mark.slow
 @needs_cuda_torch
 def test_what_cmake_is_told_of_nvcc_is_what_it_would_find(
@@ -240,6 +242,7 @@ def linked_to_cublas(tmp_path: Path) -> dict[str, str]:
     return {**SOURCES, "CMakeLists.txt": SOURCES["CMakeLists.txt"].replace("endif()", links)}
 
 
+@pytest.mark.minutes
 @pytest.mark.slow
 @needs_cuda_torch
 def test_operators_that_need_libraries_of_one_cuda_major_require_a_torch_of_it(

@@ -137,6 +137,7 @@ def test_functions_that_glibc_has_moved_are_bound_to_their_old_versions(checkout
     assert wheel.manifest["plan"]["content"]["options"]["glibc"] == "2.28"
 
 
+@pytest.mark.minutes
 def test_functions_can_be_bound_to_the_glibc_of_the_builder(checkout: Checkout, out: Path) -> None:
     wheel = build(with_source(checkout, OLD), out, env={"TINY_CUDA": "off", "TINY_GLIBC": ""}, config={"glibc": ""})
 

@@ -88,7 +88,7 @@ def plant_link(place: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("plant", [plant_folder, plant_link])
+@pytest.mark.parametrize("plant", [plant_folder, pytest.param(plant_link, marks=pytest.mark.minutes)])
 def test_a_folder_that_another_user_makes_first_is_never_used(
     public: Path, tmp_path: Path, plant: Callable[[Path], None]
 ) -> None:
