@@ -71,8 +71,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.once("simt"))  # where it is compiled
         if fixtures & SLOW or ("checkout" in fixtures and "tiny_checkout" not in fixtures):
             item.add_marker(pytest.mark.slow)
-        if item.get_closest_marker("minutes") and not os.environ.get("SPLAT_TEST_SLOW"):
-            item.add_marker(pytest.mark.skip(reason="takes minutes: set SPLAT_TEST_SLOW=1"))
         needs_torch = (
             item.get_closest_marker("slow") or item.get_closest_marker("needs_torch") or "checkout" in fixtures
         )
@@ -94,7 +92,9 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Set PATH; skip what needs another build of torch."""
+    """Set PATH; skip what takes minutes, or needs another build of torch."""
+    if item.get_closest_marker("minutes") and not os.environ.get("SPLAT_TEST_SLOW"):
+        pytest.skip("takes minutes: set SPLAT_TEST_SLOW=1")  # first, so that all environments give the same reason
     every = item.get_closest_marker("every_program") is not None
     os.environ["PATH"] = os.pathsep.join((PATH, programs.MACHINE)) if every else PATH
     needs = item.get_closest_marker("needs_torch")
