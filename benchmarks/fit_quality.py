@@ -1,8 +1,8 @@
 """How well held-out photographs are shown after so many CPU-seconds of a fit, by `splat fit` and by OpenSplat.
 
-Usage: fit_quality.py CAPTURE FOLDER [OPENSPLAT]: of the capture, one in eight photographs is held out; the others,
-scaled down and straightened, are written to FOLDER for both programs, and what each makes of them is measured by splat.
-OPENSPLAT is its program, compiled for the CPU.
+Usage: fit_quality.py CAPTURE FOLDER [OPENSPLAT]: photographs are held out as by `splat fit`. The others, scaled down
+and straightened, are written to FOLDER for both programs, and what each makes of them is measured by splat. OPENSPLAT
+is its program, compiled for the CPU.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import torch
 from measure import Usage, run, table
 from PIL import Image
 
-from splat.fit.held_out import EVERY
+from splat.fit.held_out import HoldOut
 from splat.fit.photograph_views import Preparation, photograph_views
 from splat.fit.picture_quality import judge
 from splat.fit.views import Views
@@ -38,12 +38,12 @@ def main(capture: Path, folder: Path, opensplat: Path | None) -> None:
     warnings.simplefilter("ignore")
     folder.mkdir(parents=True, exist_ok=True)
     views = photograph_views(read_capture(capture), POINTS, 0, Preparation(max_size=SIZE))
-    held_out = range(0, len(views), EVERY)
+    held_out = HoldOut().choose(views)
     judged = views.select(held_out)
     write_views(views.select([i for i in range(len(views)) if i not in held_out]), folder)
     width, height = views.sizes[0]
     print(f"{capture.name}: {len(views) - len(judged)} photographs of {width}x{height}, {len(judged)} held out")
-    rows = [row for program in fits(folder, opensplat) for row in [measured(*program, folder, judged)]]
+    rows = [measured(*program, folder, judged) for program in fits(folder, opensplat)]
     table(["program", "steps", "CPU s", "Gaussians", "PSNR", "SSIM"], rows)
 
 

@@ -14,14 +14,14 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
 from pathlib import Path
 
 import cuda_stubs
+import machine_setup
 from cuda_stubs import write_stubs
+from machine_setup import run, unpack_packages
 
 PYTHON = "3.11"  # Debian 12's
 TORCH = "2.13.0"
@@ -58,7 +58,7 @@ CPU revision\t: 1
 def make_machine(folder: Path, torch: str = TORCH) -> int:
     """Make the folder, with a release of torch; 2 and a reason if this machine cannot."""
     made = folder / "machine.json"
-    texts = [Path(file).read_text(encoding="utf-8") for file in (__file__, cuda_stubs.__file__)]
+    texts = [Path(file).read_text(encoding="utf-8") for file in (__file__, cuda_stubs.__file__, machine_setup.__file__)]
     recipe = "\n".join([f"torch {torch}", *texts])
     if made.is_file() and json.loads(made.read_text(encoding="utf-8"))["recipe"] == recipe:
         return 0
@@ -74,8 +74,8 @@ def make_machine(folder: Path, torch: str = TORCH) -> int:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     make_sysroot(folder / "sysroot")
-    pip_install(folder / "site", (f"torch=={torch}", *PACKAGES, *NEEDED_BY_THEM))
-    pip_install(folder / "toolkit", TOOLKIT)
+    unpack_packages(folder / "site", (f"torch=={torch}", *PACKAGES, *NEEDED_BY_THEM), PYTHON, PLATFORMS)
+    unpack_packages(folder / "toolkit", TOOLKIT, PYTHON, PLATFORMS)
     make_libraries(folder / "site" / "torch" / "lib", folder / "libraries", folder / "toolkit")
     command = ["qemu-aarch64", "-cpu", CPU, "-L", str(folder / "sysroot")]
     command += ["-E", f"LD_LIBRARY_PATH={folder / 'libraries'}"]
@@ -111,26 +111,12 @@ def make_sysroot(sysroot: Path) -> None:
     )
 
 
-def pip_install(target: Path, packages: Iterable[str]) -> None:
-    """Unpack packages for aarch64."""
-    words = ["--python-version", PYTHON, "--only-binary=:all:", "--no-deps", "--no-compile"]
-    words += [f"--platform={each}" for each in PLATFORMS]
-    run([sys.executable, "-m", "pip", "install", "--target", target, *words, *packages])
-
-
 def make_libraries(torch: Path, libraries: Path, toolkit: Path) -> None:
     """The real CUDA runtime, whose constructors torch calls, and a stub of each other library that torch needs."""
     libraries.mkdir()
     for path in toolkit.glob("nvidia/cu13/lib/libcudart.so.*"):
         shutil.copy2(path, libraries)
     write_stubs(torch, libraries, "aarch64-linux-gnu-g++")
-
-
-def run(command: list[str | Path], cwd: Path | None = None) -> None:
-    """Run a program; if it fails, what it said is shown."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)
-    if done.returncode != 0:
-        raise SystemExit(f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import NamedTuple
 
 from aarch64 import NEEDED_BY_THEM
 from cuda_stubs import write_stubs
+from machine_setup import run
 from matrix_environment import pythons_at_hand
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -83,13 +83,6 @@ def requirements(name: str) -> list[str]:
 def pip_install(folder: Path, words: Iterable[str | Path]) -> None:
     """Install into the environment."""
     run([folder / "bin/pip", "install", "--quiet", "--no-compile", "--disable-pip-version-check", *words])
-
-
-def run(command: list[str | Path]) -> None:
-    """Run a program; if it fails, what it said is shown."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise SystemExit(f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
 
 
 if __name__ == "__main__":

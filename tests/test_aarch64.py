@@ -9,24 +9,18 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import platform
 import sys
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
 
 import pytest
+from builds import for_another_platform
 from folders import HELPERS, REPOSITORY
 from processes import run
 
 FOLDER = os.environ.get("SPLAT_TEST_AARCH64", "")
-pytestmark = [
-    pytest.mark.every_program,
-    pytest.mark.slow,
-    pytest.mark.skipif(not FOLDER, reason="SPLAT_TEST_AARCH64 names no folder made by ci/aarch64"),
-    pytest.mark.skipif(platform.machine() != "x86_64", reason="this is about builds on x86-64"),
-    pytest.mark.needs_torch("cuda"),  # whose build has both libraries
-]
+pytestmark = for_another_platform(FOLDER, "SPLAT_TEST_AARCH64 names no folder made by ci/aarch64")
 
 # Draws, and runs commands of `splat`; in one process, because qemu takes 20 seconds to import torch.
 DRAW_AND_RUN = """

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from builds import for_another_platform
 from folders import HELPERS, REPOSITORY
 from PIL import Image
 from processes import run
@@ -23,13 +23,7 @@ import splat
 from splat.scene.formats import read_scene
 
 FOLDER = os.environ.get("SPLAT_TEST_WINDOWS", "")
-pytestmark = [
-    pytest.mark.every_program,
-    pytest.mark.slow,
-    pytest.mark.skipif(not FOLDER, reason="SPLAT_TEST_WINDOWS names no folder made by ci/windows, which needs Wine"),
-    pytest.mark.skipif(platform.machine() != "x86_64", reason="this is about builds on x86-64"),
-    pytest.mark.needs_torch("cuda"),  # of the same release as that for Windows
-]
+pytestmark = for_another_platform(FOLDER, "SPLAT_TEST_WINDOWS names no folder made by ci/windows, which needs Wine")
 Found = dict[str, dict[str, Any]]
 
 

@@ -15,8 +15,8 @@ from editables import REQUIRE, Editable, make_editable
 from folders import BACKEND
 from kept import publish
 from kernelwheel.cli.manifest_text import manifest_text
+from kernelwheel.compiler.binary_inspect import needed
 from kernelwheel.compiler.cmake_driver import CMAKE_VERSION
-from kernelwheel.compiler.library_inspect import needed
 from kernelwheel.runtime import manifest as manifests
 from kernelwheel.store.publishing import intact_entry
 from packaging.specifiers import SpecifierSet

@@ -14,7 +14,7 @@ import pytest
 from builds import TORCH, Wheel, build, cache_of, needs_cpu_torch, needs_cuda_torch, refused_build
 from declared import PIP, REPOSITORY, make_user_index
 from kernelwheel.cli.manifest_text import manifest_text
-from kernelwheel.compiler.library_inspect import needed
+from kernelwheel.compiler.binary_inspect import needed
 from kernelwheel.runtime import manifest as manifests
 from processes import RunPython, run
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -34,6 +35,17 @@ hooks.build_wheel(sys.argv[1], json.loads(sys.argv[2]))
 # For a test that is about torch's build: it runs wherever there is such a torch, and conftest.py skips it elsewhere.
 needs_cuda_torch = pytest.mark.needs_torch("cuda")
 needs_cpu_torch = pytest.mark.needs_torch("cpu")
+
+
+def for_another_platform(folder: str, otherwise: str) -> list[pytest.MarkDecorator]:
+    """The marks of tests that build a wheel for another platform and run it in the folder that ci/test made, if any."""
+    return [
+        pytest.mark.every_program,
+        pytest.mark.slow,
+        pytest.mark.skipif(not folder, reason=otherwise),
+        pytest.mark.skipif(platform.machine() != "x86_64", reason="this is about builds on x86-64"),
+        needs_cuda_torch,  # of the release that is for the other platform, and with both libraries
+    ]
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,7 @@ def generated_sources(plan: Plan, toolchain: Toolchain) -> dict[str, str]:
     if plan.glibc:
         files |= {f"older/{name}": text for name, text in glibc_compat.source_files(toolchain.cxx, plan.glibc).items()}
     if isinstance(toolchain.target, WindowsBuild):
-        files[f"{windows.BEFORE_TORCH}/{windows.HEADER}"] = windows.HEADER_TEXT
+        files |= windows.header_files()
     return files
 
 

@@ -22,7 +22,7 @@ from ..runtime.store import Store
 from ..runtime.variables import own_variable
 from ..store import manifest_file
 from ..version import VERSION
-from . import cmake_build, library_inspect
+from . import binary_inspect, cmake_build
 from .cmake_inputs import generated_sources
 from .cross.cmake_files import stub_files
 from .headers import check_headers, headers_of, headers_read
@@ -127,7 +127,7 @@ def _refused_by_the_system(error: OSError, place: Path, variable: str) -> BuildE
 
 def _read_back(plan: Plan, toolchain: Toolchain, paths: list[Path]) -> tuple[Library, ...]:
     """Describe the libraries, and reject them if their device code is not what the Plan specifies."""
-    libraries = tuple(library_inspect.read_library(path, toolchain.cuobjdump) for path in paths)
+    libraries = tuple(binary_inspect.read_library(path, toolchain.cuobjdump) for path in paths)
     for library in libraries:  # the files of a wheel may have changed while they were copied
         if library.sha256 != plan.taken.get(library.file, library.sha256):
             raise manifests.corrupt(library.file, f"sha256 {library.sha256}, not that in the wheel's manifest")
@@ -151,7 +151,7 @@ def _read_back(plan: Plan, toolchain: Toolchain, paths: list[Path]) -> tuple[Lib
 
 def _refuse_libraries_of_another_major(plan: Plan, toolchain: Toolchain, paths: list[Path]) -> None:
     """Reject operators made by an nvcc of another CUDA major than torch's, if they need libraries of that major too."""
-    needed = library_inspect.libraries_of_cuda_major(paths)
+    needed = binary_inspect.libraries_of_cuda_major(paths)
     nvcc, torch = toolchain.cuda.nvcc, toolchain.torch
     if needed and nvcc and nvcc.release[0] != torch.cuda_major:
         raise BuildError(
@@ -164,7 +164,7 @@ def _refuse_libraries_of_another_major(plan: Plan, toolchain: Toolchain, paths: 
 
 def _refuse_unique_symbols(paths: list[Path]) -> None:
     """Reject a library that would share objects with every other library in the process that has the same symbol."""
-    found = {path.name: symbols for path in paths if (symbols := library_inspect.unique_symbols(path))}
+    found = {path.name: symbols for path in paths if (symbols := binary_inspect.unique_symbols(path))}
     if found:
         raise BuildError(
             "a library has symbols that a process has only once, so two packages would share what they stand for",
@@ -189,7 +189,7 @@ def _of_extension(plan: Plan, library: Library, path: Path) -> Library:
                 "name the extension as its sources do, or, if they register operators only, set its kind",
             )
         return library._replace(module=extension.name)
-    if library.module or (symbols := library_inspect.python_symbols(path)):
+    if library.module or (symbols := binary_inspect.python_symbols(path)):
         found = f"PyInit_{library.module}" if library.module else ", ".join(symbols[:3])
         refuse(extension.name, "kind", f"no symbol of Python, for {extension.kind}", found, 'set kind to "module"')
     return library
@@ -228,8 +228,8 @@ def _describe_artifact(plan: Plan, toolchain: Toolchain, libraries: tuple[Librar
     paths = [folder / library.file for library in libraries]
     with_ptx = [folder / library.file for library in libraries if library.ptx]
     nvcc = toolchain.cuda.nvcc if plan.cuda else None
-    binds_cuda = plan.binding is not None or library_inspect.libraries_of_cuda_major(paths)
-    glibc = library_inspect.newest_symbol_version(paths, "GLIBC_")
+    binds_cuda = plan.binding is not None or binary_inspect.libraries_of_cuda_major(paths)
+    glibc = binary_inspect.newest_symbol_version(paths, "GLIBC_")
     built_with = {
         "kernelwheel": VERSION,
         "torch": toolchain.torch.version,
@@ -247,10 +247,10 @@ def _describe_artifact(plan: Plan, toolchain: Toolchain, libraries: tuple[Librar
         torch=f"{torch_release(toolchain.torch.version)}.*" if plan.binding else plan.torch_target,
         platform=plan.platform,
         libc=glibc.replace("GLIBC_", "glibc "),
-        libstdcxx=library_inspect.newest_symbol_version(paths, "GLIBCXX_"),
+        libstdcxx=binary_inspect.newest_symbol_version(paths, "GLIBCXX_"),
         cuda=nvcc.release[0] if nvcc and binds_cuda else None,
         driver=f"{nvcc.release[0]}.0" if nvcc else None,
-        driver_for_ptx=library_inspect.driver_for_ptx(with_ptx, toolchain.cuobjdump, nvcc.release) if nvcc else None,
+        driver_for_ptx=binary_inspect.driver_for_ptx(with_ptx, toolchain.cuobjdump, nvcc.release) if nvcc else None,
         python=plan.binding.python if plan.binding else None,
     )
     return Manifest(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from ..compiler.library_inspect import used_symbols
+from ..compiler.binary_inspect import used_symbols
 from ..project.build_platforms import PLATFORMS, WindowsBuild
 from ..runtime.artifact import Artifact
 from ..runtime.errors import BuildError

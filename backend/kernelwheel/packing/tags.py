@@ -16,9 +16,9 @@ from auditwheel.architecture import Architecture
 from auditwheel.libc import Libc
 from auditwheel.policy import Policy, WheelPolicies
 
+from ..compiler.binary_inspect import needed, needed_symbols
 from ..compiler.cross.target_platform import cross_platform
 from ..compiler.elf_inspect import NeededSymbol
-from ..compiler.library_inspect import needed, needed_symbols
 from ..project.build_platforms import HOST_PLATFORM, Platform, WindowsBuild
 from ..project.build_settings import BuildSettings
 from ..runtime.errors import BuildError

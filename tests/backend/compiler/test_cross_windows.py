@@ -19,11 +19,11 @@ import pytest
 from builds import Wheel, build
 from kernelwheel import hooks, requirements
 from kernelwheel.compiler import find_toolchain as finding
+from kernelwheel.compiler.binary_inspect import needed, used_symbols
 from kernelwheel.compiler.cross.target_platform import cross_platform
 from kernelwheel.compiler.cross.windows import zig
 from kernelwheel.compiler.cross.windows.cmake_files import definition
 from kernelwheel.compiler.find_toolchain import find_toolchain
-from kernelwheel.compiler.library_inspect import needed, used_symbols
 from kernelwheel.compiler.toolchain.cxx import Cxx
 from kernelwheel.packing import tags
 from kernelwheel.project.build_platforms import HEADER, PLATFORMS, WindowsBuild

@@ -8,7 +8,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from kernelwheel.compiler.library_inspect import newest_symbol_version
+from kernelwheel.compiler.binary_inspect import newest_symbol_version
 from kernelwheel.compiler.toolchain.cxx import Cxx, find_cxx
 from kernelwheel.compiler.toolchain.glibc_compat import LINKED_IN, older_symbols, source_files
 from kernelwheel.runtime.platforms import numbers

@@ -1,4 +1,4 @@
-"""What CMake needs for Windows: its toolchain file, what an import library is made from, and a header of ours."""
+"""What CMake needs for Windows: its toolchain file, what an import library is made from, and headers of ours."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from ....project.build_platforms import WindowsBuild
 from .zig import ZIG
 
 BEFORE_TORCH = "windows"  # a folder in the work folder, for headers that come before torch's
-HEADER = "torch/csrc/stable/library.h"
-HEADER_TEXT = (Path(__file__).parents[3] / "cmake" / "windows_library.h").read_text(encoding="utf-8")
 
 
 def toolchain_file(work: Path, platform: WindowsBuild) -> str:
@@ -27,6 +25,12 @@ def toolchain_file(work: Path, platform: WindowsBuild) -> str:
         "CMAKE_FIND_ROOT_PATH_MODE_PROGRAM": "NEVER",
     }
     return "".join(f"set({name} {value})\n" for name, value in lines.items())
+
+
+def header_files() -> dict[str, str]:
+    """The headers that come before torch's, by their names in the work folder."""
+    header = Path(__file__).parents[3] / "cmake" / "windows_library.h"
+    return {f"{BEFORE_TORCH}/torch/csrc/stable/library.h": header.read_text(encoding="utf-8")}
 
 
 def definition(library: str, functions: Collection[str]) -> str:
