@@ -29,6 +29,7 @@ CASES: dict[str, Arguments] = {
     "odd tiles": {"tile_size": 5, "width": 13, "height": 8},
     "large tiles": {"tile_size": 32, "channels": 2},
     "channels in chunks": {"channels": 19, "count": 20, "width": 17, "height": 16},
+    "alphas that end early": {"kind": "opaque", "count": 60, "max_alpha": 0.7},
     "one": {"count": 1, "width": 1, "height": 1},
 }
 

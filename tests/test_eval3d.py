@@ -14,6 +14,7 @@ from unscented_cases import LENSES, moved
 import splat
 from splat import RollingShutterType, UnscentedTransformParameters
 from splat.ops.arguments import Sizes
+from splat.ops.defaults import MAX_ALPHA
 from splat.ops.lens_arguments import check_lens_cameras
 from splat.ops.lens_cameras import camera_rays
 from splat.ops.projection import rotation_matrices
@@ -66,6 +67,7 @@ def reference(scene: Scene, leaves: dict[str, Tensor], features: Tensor, meta: d
         "opacities": leaves["opacities"].expand(2, -1),
         "tile_size": 16,
         "masks": None,
+        "max_alpha": MAX_ALPHA,
         "isect_offsets": meta["isect_offsets"],
         "flatten_ids": meta["flatten_ids"],
     }

@@ -72,6 +72,7 @@ def test_random_gaussians_agree_with_the_reference() -> None:
         packed=st.booleans(),
         has_background=st.booleans(),
         has_masks=st.booleans(),
+        max_alpha=st.sampled_from([0.999, 0.99, 0.6]),
     )
     def run(**drawn: Any) -> None:
         nonlocal pixels, compared

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
-import re
 from typing import Any
 
 import pytest
 import torch
+from ray_reference import blend_along_rays
 from reference_rasterizer import sh_basis
 from scenes import random_scene
 from torch import Tensor
+from torch.nn.functional import pad
 
 import splat
-from splat import rasterization
+from splat import rasterization, rasterization_2dgs
 from splat.ops.arguments import Sizes
 from splat.ops.lens_arguments import check_lens_cameras
 from splat.ops.lens_cameras import camera_rays
+from splat.ops.projection import rotation_matrices
 
 pytestmark = pytest.mark.once
 
@@ -186,12 +188,57 @@ def test_a_wrong_argument_is_named(changes: dict[str, Any], message: str) -> Non
         rasterization(**scene(**changes))
 
 
-@pytest.mark.parametrize(("mode", "instead"), [("d", "D"), ("Ed", "ED"), ("RGB-d", "RGB+D"), ("RGB-Ed", "RGB+ED")])
-def test_distances_along_rays_are_not_there(mode: str, instead: str) -> None:
-    with pytest.raises(
-        NotImplementedError, match=rf"render_mode='{mode}' is not implemented: .*; '{re.escape(instead)}'"
-    ):
-        rasterization(**scene(render_mode=mode))
+@pytest.mark.parametrize("mode", ["d", "Ed", "RGB-d", "RGB-Ed"])
+def test_distances_and_normals_are_blended_along_rays(mode: str) -> None:
+    """Against float64, with extra signals, whose background there is, and without."""
+    backgrounds = random(2, 5, seed=3)[:, 0 if "RGB" in mode else 3 :]
+    signals = {"extra_signals": random(N, 2, seed=2), "backgrounds": backgrounds, "return_normals": True}
+    given = scene(packed=False, with_eval3d=True, render_mode=mode)
+    leaves = {name: given[name].clone().requires_grad_() for name in ("means", "quats", "scales", "opacities")}
+    images, alphas, meta = rasterization(**given | leaves | signals)
+    assert images.shape[-1] == (4 if "RGB" in mode else 1)
+    torch.testing.assert_close(rasterization(**given)[0][..., -1], images[..., -1], rtol=1e-5, atol=1e-5)
+    exact = {name: leaf.detach().double().requires_grad_() for name, leaf in leaves.items()}
+    rotations = rotation_matrices(exact["quats"])
+    cameras = Sizes((), N, 2), given["means"], given["viewmats"], given["Ks"], WIDTH, HEIGHT
+    colors = [given["colors"], signals["extra_signals"], torch.zeros(N, 1), rotations[..., 2]]
+    features = torch.cat(colors[0 if "RGB" in mode else 1 :], -1).double()
+    drawn, opacities, doubtful = blend_along_rays({
+        "means": exact["means"], "frames": rotations.mT / exact["scales"][..., None],
+        "colors": features.expand(2, -1, -1), "opacities": exact["opacities"].expand(2, -1), "masks": None,
+        "rays": camera_rays(check_lens_cameras(*cameras, "pinhole", NO_LENS), cameras[0]).double(),
+        "backgrounds": pad(backgrounds, (0, 4)).double(), "max_alpha": 0.999, "tile_size": 16,
+        "distance_channel": features.shape[-1] - 4, "normal_channel": features.shape[-1] - 3,
+        "isect_offsets": meta["isect_offsets"], "flatten_ids": meta["flatten_ids"],
+    })  # fmt: skip
+    distances = drawn[..., -4:-3] / opacities.clamp_min(1e-10) if "E" in mode else drawn[..., -4:-3]
+    wanted = torch.cat([drawn[..., :-4], distances, drawn[..., -3:], opacities], -1)
+    shown = [images[..., :-1], meta["render_extra_signals"], images[..., -1:], meta["normals"], alphas]
+    found = torch.cat(shown, -1)
+    sure = ~doubtful[..., None] & (opacities > 0.01)
+    assert sure.double().mean() > 0.5
+    torch.testing.assert_close(found * sure, (wanted * sure).float(), rtol=1e-4, atol=1e-4)
+    v = random(*found.shape, seed=4) * sure
+    own = torch.autograd.grad(found, list(leaves.values()), v)
+    others = torch.autograd.grad(wanted, list(exact.values()), v.double())
+    for name, one, other in zip(leaves, own, others, strict=True):
+        assert (one - other).abs().max() <= 1e-3 * other.abs().max(), name
+
+
+@pytest.mark.parametrize("changes", [{"render_mode": "RGB-d"}, {"return_normals": True}])
+def test_distances_and_normals_need_rays(changes: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="needs with_eval3d=True, by which Gaussians are evaluated along rays"):
+        rasterization(**scene(**changes))
+
+
+@pytest.mark.parametrize("way", [{}, {"packed": True, "absgrad": True}, {"packed": False, "with_eval3d": True}])
+def test_alphas_end_where_a_caller_wants(way: dict[str, Any]) -> None:
+    given = scene() | {"opacities": (torch.arange(N) == 0).float(), "scales": torch.full((N, 3), 0.5)}
+    for most in (0.9, 0.4):
+        assert rasterization(**given | way, max_alpha=most)[1].max() == pytest.approx(most)
+        assert rasterization_2dgs(**given, max_alpha=most)[1].max() == pytest.approx(most)
+    with pytest.raises(ValueError, match="max_alpha must be from 1/255, the smallest that is drawn, to"):
+        rasterization(**given | way, max_alpha=1)
 
 
 @pytest.mark.parametrize("model", ["pinhole", "ftheta"])

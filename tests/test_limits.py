@@ -95,7 +95,7 @@ def pixels(
 def operator(channels: int) -> Any:
     value, index = torch.zeros(()), torch.zeros((), dtype=torch.int32)
     shapes = value.expand(1, 0, 2), value.expand(1, 0, 3), value.expand(1, 0, channels), value.expand(1, 0)
-    return torch.ops.splat.rasterize(*shapes, None, None, 1, 1, 16, index.expand(1, 1, 1), index.expand(0))
+    return torch.ops.splat.rasterize(*shapes, None, None, 1, 1, 16, index.expand(1, 1, 1), index.expand(0), 0.999)
 
 
 def offsets(length: int = 1, images: int = 1, columns: int = 1, rows: int = 1) -> Any:

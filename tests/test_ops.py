@@ -28,6 +28,7 @@ from torch import Tensor, library
 import splat
 from splat import _kernels
 from splat.ops.autocast import in_float32
+from splat.ops.defaults import MAX_ALPHA
 from splat.ops.intersection import intersection_keys
 
 _kernels.require(torch.device("cpu"))
@@ -122,6 +123,7 @@ def rasterize_arguments(channels: int = 3, tile_size: int = TILE, **changes: Any
         "tile_size": tile_size,
         "isect_offsets": offsets,
         "flatten_ids": flatten_ids,
+        "max_alpha": MAX_ALPHA,
     }
 
 
@@ -240,7 +242,7 @@ def test_operators_compile_into_one_graph() -> None:
         )
         colors = torch.ones(2, len(means), 3)
         image: Tensor = OPS.rasterize(
-            means2d, conics, colors, opacities, None, None, WIDTH, HEIGHT, TILE, offsets, flatten_ids
+            means2d, conics, colors, opacities, None, None, WIDTH, HEIGHT, TILE, offsets, flatten_ids, MAX_ALPHA
         )[0]
         return image
 
@@ -528,6 +530,7 @@ def rasterize_singles(arguments: Arguments, flatten_ids: Tensor, offsets: Tensor
         arguments["tile_size"],
         offsets,
         flatten_ids,
+        MAX_ALPHA,
     )[1]
     return alphas[..., 0]
 
@@ -614,7 +617,9 @@ def composite_by_definition(arguments: Arguments) -> tuple[Tensor, Tensor]:
             dx = means[g, 0] - (column * size + centers)[None, :]
             dy = means[g, 1] - (row * size + centers)[:, None]
             a, b, c = conics[g]
-            alpha = (opacities[g] * torch.exp(-(0.5 * (a * dx * dx + c * dy * dy) + b * dx * dy))).clamp(max=0.999)
+            alpha = (opacities[g] * torch.exp(-(0.5 * (a * dx * dx + c * dy * dy) + b * dx * dy))).clamp(
+                max=arguments["max_alpha"]
+            )
             alpha = torch.where(alpha >= ALPHA_MIN, alpha, 0.0)
             finished |= left[here] * (1 - alpha) <= 1e-4
             weight = torch.where(finished, 0.0, alpha * left[here])
@@ -625,9 +630,11 @@ def composite_by_definition(arguments: Arguments) -> tuple[Tensor, Tensor]:
     return image[:, :HEIGHT, :WIDTH], 1 - left[:, :HEIGHT, :WIDTH, None]
 
 
-@pytest.mark.parametrize(("channels", "tile_size"), [(3, 16), (1, 16), (4, 20), (5, 8)])
-def test_rasterize_by_definition(channels: int, tile_size: int) -> None:
-    arguments = rasterize_arguments(channels, tile_size)
+@pytest.mark.parametrize(
+    ("channels", "tile_size", "max_alpha"), [(3, 16, MAX_ALPHA), (1, 16, 0.5), (4, 20, 0.9), (5, 8, MAX_ALPHA)]
+)
+def test_rasterize_by_definition(channels: int, tile_size: int, max_alpha: float) -> None:
+    arguments = rasterize_arguments(channels, tile_size) | {"max_alpha": max_alpha}
     colors, alphas, _ = OPS.rasterize(**arguments)
     expected_colors, expected_alphas = composite_by_definition(arguments)
     torch.testing.assert_close(colors.double(), expected_colors, rtol=0, atol=1e-4)
@@ -847,6 +854,7 @@ def test_nothing_to_do(images: int, gaussians: int) -> None:
             TILE,
             offsets,
             indices,
+            MAX_ALPHA,
         )
         assert colors.shape == (images, HEIGHT, WIDTH, 3)
         assert not any(output.any() for output in (colors, alphas, last_ids))

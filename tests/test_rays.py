@@ -32,12 +32,17 @@ CASES: dict[str, Arguments] = {
     "odd tiles": {"tile_size": 5, "width": 13, "height": 8},
     "large tiles": {"tile_size": 32, "channels": 2},
     "channels in chunks": {"channels": 19, "count": 20, "width": 17, "height": 16},
+    "alphas that end early": {"kind": "opaque", "max_alpha": 0.7},
+    "distances": {"channels": 4, "distance_channel": 3},
+    "distances to what is around": {"kind": "near", "count": 20, "rays": "rolling", "distance_channel": 0},
+    "normals": {"channels": 6, "normal_channel": 3, "rays": "lens"},
+    "distances and normals": {"channels": 19, "count": 30, "distance_channel": 6, "normal_channel": 14},
     "one": {"count": 1, "width": 1, "height": 1},
 }
 # At hundreds of standard deviations, what rounding makes of a direction is more.
 FAR = ("tiny",)
 # Where almost no light passes: the walk backwards begins with 1 - alpha, of which few digits are left.
-DARK = ("huge", "near", "near, rolling shutter")
+DARK = ("huge", "near", "near, rolling shutter", "distances to what is around")
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -166,6 +171,11 @@ def test_a_gaussian_that_is_not_finite_is_left_out(name: str, value: float) -> N
         ({"tile_size": 8}, ValueError, "isect_offsets must have shape"),
         ({"masks": torch.ones(2, 1, 1, dtype=torch.bool)}, ValueError, "masks must have shape"),
         ({"backgrounds": torch.rand(2, 4)}, ValueError, "backgrounds must have shape"),
+        ({"max_alpha": 1.0}, ValueError, "max_alpha must be from 1/255"),
+        ({"max_alpha": "much"}, TypeError, "max_alpha must be a number"),
+        ({"distance_channel": 3}, ValueError, "distance_channel must be 0 to 2"),
+        ({"normal_channel": 1}, ValueError, "normal_channel must be 0 to 0"),
+        ({"normal_channel": 0.5}, TypeError, "normal_channel must be an int"),
     ],
 )
 def test_wrong_arguments_are_refused(changed: Arguments, error: type[Exception], words: str) -> None:
@@ -181,6 +191,9 @@ def test_wrong_arguments_are_refused(changed: Arguments, error: type[Exception],
         ({"rays": torch.rand(2, 29, 41, 5)}, "rays must have shape"),
         ({"colors": torch.rand(60, 3)}, "colors must have 3 dimensions"),
         ({"flatten_ids": torch.full((1,), 120, dtype=torch.int32)}, "there are 120 Gaussians"),
+        ({"max_alpha": 1.0}, "max_alpha must be between 1/255 and 1, found 1"),
+        ({"distance_channel": 3}, "distance_channel must be one of 3 channels, and 0 must follow it; found 3"),
+        ({"normal_channel": 1}, "normal_channel must be one of 3 channels, and 2 must follow it; found 1"),
     ],
 )
 def test_the_operator_trusts_nobody(changed: Arguments, words: str) -> None:

@@ -15,7 +15,13 @@ std::unique_ptr<Surfel[]> load_surfels(const Rasterize2dgsInputs& in) {
 }
 
 SurfelScene surfel_scene(const Rasterize2dgsInputs& in, const Surfel* surfels) {
-  return {surfels, in.lists.colors, in.depths, in.lists.flatten_ids, static_cast<int>(in.lists.channels), in.lists.width};
+  return {surfels,
+          in.lists.colors,
+          in.depths,
+          in.lists.flatten_ids,
+          static_cast<int>(in.lists.channels),
+          in.lists.width,
+          in.lists.max_alpha};
 }
 
 // Adds a slot to the gradients of its Gaussian.

@@ -25,6 +25,7 @@ struct BlockScene {
   const int32_t* flatten_ids;  // Gaussians of each tile, front to back
   int channels;
   int64_t image_width;  // pixels in a row of an image
+  float max_alpha;
 };
 
 struct BlockJob {

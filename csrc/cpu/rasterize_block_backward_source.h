@@ -21,6 +21,7 @@ struct BackwardRow {
 struct BackwardBlock {
   BackwardRow rows[kBlockSide];
   Ints row_last[kChunks];  // of each row, the largest of `last`
+  float max_alpha;
   const Floats* v_colors;  // [16 rows, kChunks, channels]
 };
 
@@ -30,6 +31,7 @@ template <int C>
                                                 Floats* v_colors, BackwardBlock& block) {
   const int channels = C > 0 ? C : scene.channels;
   block.v_colors = v_colors;
+  block.max_alpha = scene.max_alpha;
   int32_t block_last = -1;
   for (int k = 0; k < kChunks; ++k) block.row_last[k] = Ints{} - 1;
   for (int row = 0; row < job.rows; ++row) {
@@ -91,6 +93,16 @@ SPLAT_HD void add_slope(const PlacedGaussian& gaussian, const GaussianView&, int
   }
 }
 
+// The gradient of a colour, by that of what is shown of it.
+template <class Placed, class View>
+SPLAT_HD Floats by_color(const Placed&, const View&, int, int, int, Floats v_shown) {
+  return v_shown;
+}
+
+// Adds what follows from what is shown but is no colour.
+template <class Placed, class View, class Sums>
+SPLAT_HD void add_shown(const Placed&, const View&, int, int, Floats, const Floats*, Sums&) {}
+
 template <bool kAbsolute>
 SPLAT_HD void slot_values(const PlacedGaussian& gaussian, const MomentSums<kAbsolute>& sums, int k,
                           Floats (*values)[kChunks]) {
@@ -129,7 +141,7 @@ SPLAT_HD Sums walk_rows(const Placed& gaussian, uint32_t rows, int32_t index, in
     const Mask reached = within_limit(gaussian, seen.exponent) & at_least(pixels.last[k], index);
     if (kLanes < 16 && !any(reached)) continue;  // as in blend_row
     const Floats unclamped = gaussian.opacity * exp2_negative(seen.exponent);
-    const Floats alpha = smaller(splat_lanes(kMaxAlpha), unclamped);
+    const Floats alpha = smaller(splat_lanes(block.max_alpha), unclamped);
     const Mask blended = reached & at_least(alpha, splat_lanes(kMinAlpha));
 
     // T_i = T / (1 - alpha) = T + T odds. Values that are not blended are replaced, not multiplied by zero, because
@@ -138,17 +150,21 @@ SPLAT_HD Sums walk_rows(const Placed& gaussian, uint32_t rows, int32_t index, in
     const Floats transmittance = pixels.transmittance[k];
     const Floats weight = odds * transmittance;
     const Floats* v_color = block.v_colors + static_cast<int64_t>(row * kChunks + k) * used;
-    Floats product = gaussian.color[0] * v_color[0];
-    for (int c = 1; c < used; ++c) product = fused(splat_lanes(gaussian.color[c]), v_color[c], product);
-    for (int c = 0; c < used; ++c) v_color_sums[c] = add_product_where(blended, weight, v_color[c], v_color_sums[c]);
+    Floats product = shown(gaussian, seen, row, k, 0) * v_color[0];
+    for (int c = 1; c < used; ++c) product = fused(shown(gaussian, seen, row, k, c), v_color[c], product);
+    for (int c = 0; c < used; ++c) {
+      const Floats v = by_color(gaussian, seen, row, k, c, v_color[c]);
+      v_color_sums[c] = add_product_where(blended, weight, v, v_color_sums[c]);
+    }
     const Floats behind = pixels.behind[k];
     const Floats light = transmittance * product;
     // alpha_i times the derivative by alpha_i: the derivative by its logarithm; none where alpha is clamped.
-    const Mask differentiable = blended & at_least(splat_lanes(kMaxAlpha), unclamped);
+    const Mask differentiable = blended & at_least(splat_lanes(block.max_alpha), unclamped);
     const Floats s = select(differentiable, odds * (light - behind), Floats{});
     pixels.transmittance[k] = transmittance + weight;
     pixels.behind[k] = add_product_where(blended, odds, light, behind);
     add_slope(gaussian, seen, row, k, s, differentiable, sums);
+    add_shown(gaussian, seen, row, k, weight, v_color, sums);
   }
   return sums;
 }

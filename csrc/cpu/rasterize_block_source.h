@@ -21,21 +21,23 @@ struct Row {
 
 // Blends Gaussian `index` of the lists into one row.
 template <int C, class Placed>
-SPLAT_HD void blend_row(const Placed& gaussian, int32_t index, int row, int channels, Row<C>& pixels) {
+SPLAT_HD void blend_row(const Placed& gaussian, int32_t index, int row, int channels, float max_alpha,
+                        Row<C>& pixels) {
   const int used = C > 0 ? C : channels;
   for (int k = 0; k < kChunks; ++k) {
     const Floats transmittance = pixels.transmittance[k];
-    const Floats exponent = view(gaussian, row, k).exponent;
+    const auto seen = view(gaussian, row, k);
+    const Floats exponent = seen.exponent;
     const Mask reached = within_limit(gaussian, exponent) & greater(transmittance, Floats{});
     // With 16 lanes almost every row that row_range left is reached.
     if (kLanes < 16 && !any(reached)) continue;
-    const Floats alpha = smaller(splat_lanes(kMaxAlpha), gaussian.opacity * exp2_negative(exponent));
+    const Floats alpha = smaller(splat_lanes(max_alpha), gaussian.opacity * exp2_negative(exponent));
     const Mask visible = reached & at_least(alpha, splat_lanes(kMinAlpha));
     const Floats next = fused(-alpha, transmittance, transmittance);
     const Mask blended = visible & greater(next, splat_lanes(kMinTransmittance));
     const Floats weight = select(blended, alpha * transmittance, Floats{});
     for (int c = 0; c < used; ++c) {
-      pixels.colors[c][k] = fused(weight, splat_lanes(gaussian.color[c]), pixels.colors[c][k]);
+      pixels.colors[c][k] = fused(weight, shown(gaussian, seen, row, k, c), pixels.colors[c][k]);
     }
     pixels.last[k] = select(blended, Ints{} + index, pixels.last[k]);
     // Without a branch: which Gaussian finishes a pixel cannot be predicted.
@@ -108,7 +110,7 @@ static void rasterize_channels(const Scene& scene, const BlockJob& job, const Pi
       const auto gaussian = place(batch, i, places);
       for (uint32_t rows = row_bits(batch, i) & alive; rows != 0; rows &= rows - 1) {
         const int row = __builtin_ctz(rows);
-        blend_row(gaussian, start + i, row, channels, block[row]);
+        blend_row(gaussian, start + i, row, channels, scene.max_alpha, block[row]);
       }
       if (i % kBetweenLooks == kBetweenLooks - 1) alive = alive_rows(block, alive);
     }

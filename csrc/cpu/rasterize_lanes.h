@@ -136,6 +136,12 @@ SPLAT_HD GaussianView view(const PlacedGaussian& gaussian, int row, int k) {
   return {(gaussian.a_dx[k] + gaussian.b_dy[row]) * gaussian.dx[k] + gaussian.c_dy2[row]};
 }
 
+// What a Gaussian shows in channel c of these pixels.
+template <class Placed, class View>
+SPLAT_HD Floats shown(const Placed& gaussian, const View&, int, int, int c) {
+  return splat_lanes(gaussian.color[c]);
+}
+
 // Where a Gaussian is drawn, as far as the exponent says.
 template <class Placed>
 SPLAT_HD Mask within_limit(const Placed& gaussian, Floats exponent) {

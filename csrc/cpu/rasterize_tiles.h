@@ -30,7 +30,7 @@ inline std::unique_ptr<GaussianRecord[]> gaussian_records(const RasterizeInputs&
 }
 
 inline BlockScene block_scene(const RasterizeInputs& in, const GaussianRecord* records) {
-  return {records, in.colors, in.flatten_ids, static_cast<int>(in.channels), in.width};
+  return {records, in.colors, in.flatten_ids, static_cast<int>(in.channels), in.width, in.max_alpha};
 }
 
 // Calls work(worker, tile, blocks) for each tile of all images, where blocks(visit) calls visit(job) for its blocks, in

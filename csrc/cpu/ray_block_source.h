@@ -15,6 +15,8 @@ struct BlockRays {
   // The directions of a row, a lane for each: middle + t half, -1 <= t <= 1, but for what is shorter than `rest`.
   Floats middle[kChunks][3], half[kChunks][3];
   float rest;
+  int distance, normal;                 // the channels of AlongRaysInputs, after the first of a pass
+  Floats lengths[kBlockSide][kChunks];  // of directions, if there is such a distance
 };
 
 // For ray_gaussian.h: `a` is one number, or a vector.
@@ -105,16 +107,29 @@ SPLAT_HD uint32_t ray_rows(const RayGaussian& g, const BlockRays& block) {
   return block.rows & ~beyond;
 }
 
-template <bool kMoving>
+// Returns whether a pass from `first_channel` on has channels that are not only colours.
+SPLAT_HD bool begin_shown(const RayScene& scene, int first_channel, BlockRays& block) {
+  const int64_t distance = scene.in->distance_channel, normal = scene.in->normal_channel;
+  block.distance = static_cast<int>(distance) - first_channel;
+  block.normal = static_cast<int>(normal < 0 ? scene.channels : normal) - first_channel;
+  for (int at = 0; at < kBlockSide * kChunks && distance >= 0; ++at) {
+    const Floats length2 = squared_length(block.rays[at / kChunks] + 6 * (at % kChunks) + 3);
+    for (int lane = 0; lane < kLanes; ++lane) block.lengths[at / kChunks][at % kChunks][lane] = square_root(length2[lane]);
+  }
+  return distance >= 0 || normal >= 0;
+}
+
+// kShown: whether some channels are not only colours; with kMoving.
+template <bool kMoving, bool kShown>
 struct RayBatch {
   const RayGaussian* gaussians[kBatch];
   const float* colors[kBatch];
   uint32_t rows[kBatch];
 };
 
-template <bool kMoving>
+template <bool kMoving, bool kShown>
 [[gnu::noinline]] static void stage(const RayScene& scene, const BlockJob&, const BlockRays& block, int first_channel,
-                                    int32_t start, int count, RayBatch<kMoving>& batch) {
+                                    int32_t start, int count, RayBatch<kMoving, kShown>& batch) {
   for (int i = 0; i < count; ++i) __builtin_prefetch(scene.gaussians + scene.flatten_ids[start + i]);
   for (int i = 0; i < count; ++i) {
     const int64_t id = scene.flatten_ids[start + i];
@@ -125,12 +140,12 @@ template <bool kMoving>
   }
 }
 
-template <bool kMoving>
-SPLAT_HD uint32_t row_bits(const RayBatch<kMoving>& batch, int i) {
+template <bool kMoving, bool kShown>
+SPLAT_HD uint32_t row_bits(const RayBatch<kMoving, kShown>& batch, int i) {
   return batch.rows[i];
 }
 
-template <bool kMoving>
+template <bool kMoving, bool kShown>
 struct PlacedRays {
   RayGaussian gaussian;
   const BlockRays* block;
@@ -138,14 +153,14 @@ struct PlacedRays {
   const float* color;
 };
 
-template <bool kMoving>
-SPLAT_HD PlacedRays<kMoving> place(const RayBatch<kMoving>& batch, int i, const BlockRays& block) {
+template <bool kMoving, bool kShown>
+SPLAT_HD PlacedRays<kMoving, kShown> place(const RayBatch<kMoving, kShown>& batch, int i, const BlockRays& block) {
   const RayGaussian& gaussian = *batch.gaussians[i];
   return {gaussian, &block, gaussian.opacity, gaussian.limit, batch.colors[i]};
 }
 
-template <bool kMoving>
-SPLAT_HD RayView<Floats> view(const PlacedRays<kMoving>& placed, int row, int k) {
+template <bool kMoving, bool kShown>
+SPLAT_HD RayView<Floats> view(const PlacedRays<kMoving, kShown>& placed, int row, int k) {
   return view_along<kMoving>(placed.gaussian, placed.block->rays[row] + 6 * k, kFused);
 }
 
@@ -156,9 +171,8 @@ struct RaySums {
 
 // Values that do not count are replaced, not multiplied by zero: they may be infinite.
 template <bool kMoving>
-SPLAT_HD void add_slope(const PlacedRays<kMoving>& placed, const RayView<Floats>& seen, int row, int k, Floats s,
-                        Mask differentiable, RaySums& sums) {
-  const auto kept = [&](Floats x) { return select(differentiable, x, Floats{}); };
+SPLAT_HD RayView<Floats> kept_where(Mask counts, const RayView<Floats>& seen) {
+  const auto kept = [&](Floats x) { return select(counts, x, Floats{}); };
   RayView<Floats> view = seen;
   view.inverse = kept(seen.inverse);
   view.squared = kept(seen.squared);
@@ -167,11 +181,54 @@ SPLAT_HD void add_slope(const PlacedRays<kMoving>& placed, const RayView<Floats>
     view.u = {kept(seen.u.x), kept(seen.u.y), kept(seen.u.z)};
     view.across = {kept(seen.across.x), kept(seen.across.y), kept(seen.across.z)};
   }
+  return view;
+}
+
+template <bool kMoving, bool kShown>
+SPLAT_HD void add_slope(const PlacedRays<kMoving, kShown>& placed, const RayView<Floats>& seen, int row, int k, Floats s,
+                        Mask differentiable, RaySums& sums) {
+  const RayView<Floats> view = kept_where<kMoving>(differentiable, seen);
   add_ray_sums<kMoving>(placed.gaussian, view, placed.block->rays[row] + 6 * k, s, sums.values, kFused);
 }
 
-template <bool kMoving>
-SPLAT_HD void slot_values(const PlacedRays<kMoving>&, const RaySums& sums, int k, Floats (*values)[kChunks]) {
+using ShownRays = PlacedRays<true, true>;
+
+SPLAT_HD bool is_normal(const ShownRays& placed, int c) { return static_cast<unsigned>(c - placed.block->normal) < 3; }
+
+// Where a normal is that of the side which the ray comes from.
+SPLAT_HD Mask faces(const ShownRays& placed, int row, int k) {
+  const float* n = placed.color + placed.block->normal;
+  return at_least(Floats{}, dot(Vec3{n[0], n[1], n[2]}, placed.block->rays[row] + 6 * k + 3, kFused));
+}
+
+// Nothing where that is not finite: weights of 0 are multiplied too.
+SPLAT_HD Floats shown(const ShownRays& placed, const RayView<Floats>& seen, int row, int k, int c) {
+  const BlockRays& block = *placed.block;
+  if (c == block.distance) {
+    const Floats distance = magnitude(nearest_behind(seen)) * block.lengths[row][k];
+    return select(at_least(splat_lanes(kLargest), distance), distance, Floats{});
+  }
+  const Floats color = splat_lanes(placed.color[c]);
+  return is_normal(placed, c) ? select(faces(placed, row, k), color, -color) : color;
+}
+
+SPLAT_HD Floats by_color(const ShownRays& placed, const RayView<Floats>&, int row, int k, int c, Floats v_shown) {
+  if (c == placed.block->distance) return Floats{};
+  return is_normal(placed, c) ? select(faces(placed, row, k), v_shown, -v_shown) : v_shown;
+}
+
+SPLAT_HD void add_shown(const ShownRays& placed, const RayView<Floats>& seen, int row, int k, Floats weight,
+                        const Floats* v_shown, RaySums& sums) {
+  const BlockRays& block = *placed.block;
+  if (block.distance < 0) return;
+  const Floats slope = weight * v_shown[block.distance] * block.lengths[row][k];
+  const RayView<Floats> view = kept_where<true>(greater(weight, Floats{}), seen);
+  add_nearest_sums(view, block.rays[row] + 6 * k, negate_where(greater(Floats{}, nearest_behind(view)), slope),
+                   sums.values, kFused);
+}
+
+template <bool kMoving, bool kShown>
+SPLAT_HD void slot_values(const PlacedRays<kMoving, kShown>&, const RaySums& sums, int k, Floats (*values)[kChunks]) {
   for (int j = 0; j < kRaySums; ++j) values[j][k] = sums.values[j];
 }
 
@@ -182,12 +239,14 @@ void rasterize_rays(const RayScene& scene, const BlockJob& job, const BlockImage
   load_rays(scene, job, block);
   for (int first = 0; first < scene.channels; first += kMaxChannels) {
     const int channels = scene.channels - first < kMaxChannels ? scene.channels - first : kMaxChannels;
-    if (block.moving) {
-      rasterize_channels<0, RayBatch<true>>(scene, job, block, images, first, channels);
+    if (begin_shown(scene, first, block)) {
+      rasterize_channels<0, RayBatch<true, true>>(scene, job, block, images, first, channels);
+    } else if (block.moving) {
+      rasterize_channels<0, RayBatch<true, false>>(scene, job, block, images, first, channels);
     } else if (channels == 3) {
-      rasterize_channels<3, RayBatch<false>>(scene, job, block, images, first, channels);
+      rasterize_channels<3, RayBatch<false, false>>(scene, job, block, images, first, channels);
     } else {
-      rasterize_channels<0, RayBatch<false>>(scene, job, block, images, first, channels);
+      rasterize_channels<0, RayBatch<false, false>>(scene, job, block, images, first, channels);
     }
   }
 }
@@ -197,9 +256,12 @@ int32_t rasterize_rays_backward(const RayScene& scene, const BlockJob& job, cons
                                 int32_t filled, float* scratch) {
   BlockRays block;
   load_rays(scene, job, block);
-  if (block.moving) return walk_block<0, RaySums, RayBatch<true>>(scene, job, block, gradients, filled, scratch);
-  if (scene.channels == 3) return walk_block<3, RaySums, RayBatch<false>>(scene, job, block, gradients, filled, scratch);
-  return walk_block<0, RaySums, RayBatch<false>>(scene, job, block, gradients, filled, scratch);
+  if (begin_shown(scene, 0, block)) {
+    return walk_block<0, RaySums, RayBatch<true, true>>(scene, job, block, gradients, filled, scratch);
+  }
+  if (block.moving) return walk_block<0, RaySums, RayBatch<true, false>>(scene, job, block, gradients, filled, scratch);
+  if (scene.channels == 3) return walk_block<3, RaySums, RayBatch<false, false>>(scene, job, block, gradients, filled, scratch);
+  return walk_block<0, RaySums, RayBatch<false, false>>(scene, job, block, gradients, filled, scratch);
 }
 
 }  // namespace SPLAT_ISA

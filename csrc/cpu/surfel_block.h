@@ -14,6 +14,7 @@ struct SurfelScene {
   const int32_t* flatten_ids;
   int channels;
   int64_t image_width;
+  float max_alpha;
 };
 
 // Slots have kSurfelSums values and the gradients of the colours.

@@ -43,7 +43,7 @@ struct SurfelAlpha {
   Mask visible;
 };
 
-SPLAT_HD SurfelAlpha surfel_alpha(const PlacedSurfel& placed, float y, int k, Mask candidates) {
+SPLAT_HD SurfelAlpha surfel_alpha(const PlacedSurfel& placed, float y, int k, Mask candidates, float max_alpha) {
   const Surfel& disc = placed.disc;
   SurfelAlpha a;
   a.hit = hit_disc(placed.h_u[k], row_plane(disc, y));
@@ -51,7 +51,7 @@ SPLAT_HD SurfelAlpha surfel_alpha(const PlacedSurfel& placed, float y, int k, Ma
   a.filter2 = filter_distance2(placed.dx[k], disc.y - y);
   const Floats exponent = (0.5f * kLog2E) * smaller(a.disc2, a.filter2);
   a.unclamped = disc.opacity * exp2_negative(exponent);
-  a.alpha = smaller(splat_lanes(kMaxAlpha), a.unclamped);
+  a.alpha = smaller(splat_lanes(max_alpha), a.unclamped);
   a.visible = candidates & between_zero_and(splat_lanes(126.0f), exponent) &
               greater(magnitude(a.hit.denominator), Floats{}) & at_least(a.alpha, splat_lanes(kMinAlpha));
   return a;
@@ -65,10 +65,10 @@ struct SurfelRow {
 };
 
 SPLAT_HD void blend_surfel(const PlacedSurfel& placed, const float* color, float depth, int32_t index, float y,
-                           int channels, SurfelRow& pixels) {
+                           int channels, float max_alpha, SurfelRow& pixels) {
   for (int k = 0; k < kChunks; ++k) {
     const Floats transmittance = pixels.transmittance[k];
-    const SurfelAlpha a = surfel_alpha(placed, y, k, greater(transmittance, Floats{}));
+    const SurfelAlpha a = surfel_alpha(placed, y, k, greater(transmittance, Floats{}), max_alpha);
     if (!any(a.visible)) continue;
     const Floats next = fused(-a.alpha, transmittance, transmittance);
     const Mask blended = a.visible & greater(next, splat_lanes(kMinTransmittance));
@@ -176,10 +176,10 @@ static int32_t start_surfels_backward(const SurfelScene& scene, const BlockJob& 
 
 // Visits a disc in one row: adds to the sums, and updates the row from behind the disc to in front of it.
 SPLAT_HD void walk_surfel(const PlacedSurfel& placed, const float* color, float depth, int32_t index, float y,
-                          const PixelCentres& centres, int channels, const Floats* v_colors, SurfelBackwardRow& pixels,
+                          const PixelCentres& centres, int channels, float max_alpha, const Floats* v_colors, SurfelBackwardRow& pixels,
                           Floats (*sums)[kChunks], Floats* v_color_sums) {
   for (int k = 0; k < kChunks; ++k) {
-    const SurfelAlpha a = surfel_alpha(placed, y, k, at_least(pixels.last[k], index));
+    const SurfelAlpha a = surfel_alpha(placed, y, k, at_least(pixels.last[k], index), max_alpha);
     if (!any(a.visible)) continue;
     const Floats odds = select(a.visible, a.alpha / (1.0f - a.alpha), Floats{});
     const Floats weight = odds * pixels.transmittance[k], transmittance = pixels.transmittance[k] + weight;
@@ -193,7 +193,7 @@ SPLAT_HD void walk_surfel(const PlacedSurfel& placed, const float* color, float 
       v_color_sums[k * channels + c] = fused(weight, v_color[c], v_color_sums[k * channels + c]);
     }
     const Floats light = pixels.transmittance[k] * product;
-    const Mask differentiable = a.visible & at_least(splat_lanes(kMaxAlpha), a.unclamped);
+    const Mask differentiable = a.visible & at_least(splat_lanes(max_alpha), a.unclamped);
     const Floats slope = select(differentiable, odds * (light - pixels.behind[k]), Floats{});
     pixels.behind[k] = fused(odds, light, pixels.behind[k]);
     pixels.transmittance[k] = transmittance;
@@ -242,7 +242,7 @@ void rasterize_surfels(const SurfelScene& scene, const BlockJob& job, const Rast
       for (uint32_t rows = touched; rows != 0; rows &= rows - 1) {
         const int row = __builtin_ctz(rows);
         const float y = static_cast<float>(job.top + row) + 0.5f;
-        blend_surfel(placed, color, scene.depths[id], index, y, channels, block[row]);
+        blend_surfel(placed, color, scene.depths[id], index, y, channels, scene.max_alpha, block[row]);
         Mask unfinished = {};
         for (int k = 0; k < kChunks; ++k) unfinished |= greater(block[row].transmittance[k], Floats{});
         if (!any(unfinished)) alive &= ~(1u << row);
@@ -279,7 +279,7 @@ int32_t rasterize_surfels_backward(const SurfelScene& scene, const BlockJob& job
       const int row = __builtin_ctz(rows);
       if (row_last[row] < index) continue;
       walk_surfel(placed, scene.colors + id * channels, scene.depths[id], index,
-                  static_cast<float>(job.top + row) + 0.5f, centres, channels,
+                  static_cast<float>(job.top + row) + 0.5f, centres, channels, scene.max_alpha,
                   v_colors + static_cast<int64_t>(row * kChunks) * channels, block[row], sums, v_color_sums);
     }
     add_to_slot<kSurfelSums>(sums, index < filled, slot);

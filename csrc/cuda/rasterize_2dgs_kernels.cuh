@@ -34,7 +34,7 @@ struct SurfelBlend {
 };
 
 static __device__ __forceinline__ SurfelBlend surfel_blend(const Surfel& disc, const Three<float>& h_u, float x,
-                                                           float y) {
+                                                           float y, float max_alpha) {
   SurfelBlend b;
   b.hit = hit_disc(h_u, row_plane(disc, y));
   b.dx = disc.x - x;
@@ -43,8 +43,8 @@ static __device__ __forceinline__ SurfelBlend surfel_blend(const Surfel& disc, c
   b.on_disc = disc2 <= filter2;
   const float exponent = (0.5f * kLog2E) * (disc2 < filter2 ? disc2 : filter2);
   const float unclamped = disc.opacity * power_of_two(-exponent);
-  b.clamped = unclamped > kMaxAlpha;
-  b.alpha = b.clamped ? kMaxAlpha : unclamped;
+  b.clamped = unclamped > max_alpha;
+  b.alpha = b.clamped ? max_alpha : unclamped;
   b.visible = b.hit.denominator != 0.0f && exponent >= 0.0f && b.alpha >= kMinAlpha;
   return b;
 }
@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     const float* color = in.lists.colors + id * in.lists.channels + first_channel;
 #pragma unroll
     for (int p = 0; p < kLanePixels; ++p) {
-      const SurfelBlend blend = surfel_blend(disc, h_u, pixels.x, pixels.y[p]);
+      const SurfelBlend blend = surfel_blend(disc, h_u, pixels.x, pixels.y[p], in.lists.max_alpha);
       if (!blend.visible) continue;
       const float before = left[p], next = fused(-blend.alpha, before, before), weight = blend.alpha * before;
       left[p] = next;
@@ -164,7 +164,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     bool draws = false;
 #pragma unroll
     for (int p = 0; p < kLanePixels; ++p) {
-      blend[p] = surfel_blend(disc, h_u, pixels.x, pixels.y[p]);
+      blend[p] = surfel_blend(disc, h_u, pixels.x, pixels.y[p], in.lists.max_alpha);
       blend[p].visible = blend[p].visible && place <= last[p];
       draws = draws || blend[p].visible;
     }

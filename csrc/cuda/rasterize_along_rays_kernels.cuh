@@ -118,14 +118,55 @@ struct RayBlend {
   float alpha;
 };
 
-static __device__ __forceinline__ RayBlend ray_blend(const RayGaussian& g, const float* ray, bool moving) {
+static __device__ __forceinline__ RayBlend ray_blend(const RayGaussian& g, const float* ray, bool moving,
+                                                     float max_alpha) {
   RayBlend b;
   b.view = moving ? view_along<true>(g, ray, Fused()) : view_along<false>(g, ray, Fused());
   const float unclamped = g.opacity * power_of_two(-b.view.exponent);
-  b.clamped = unclamped > kMaxAlpha;
-  b.alpha = b.clamped ? kMaxAlpha : unclamped;
+  b.clamped = unclamped > max_alpha;
+  b.alpha = b.clamped ? max_alpha : unclamped;
   b.visible = b.view.exponent >= 0.0f && b.alpha >= kMinAlpha;
   return b;
+}
+
+static __device__ __forceinline__ float direction_length(const float* ray) {
+  return length(Vec3{ray[3], ray[4], ray[5]});
+}
+
+// Whether there are channels that are not only colours: then views are those of rays without a common origin.
+static __device__ __forceinline__ bool has_shown(const AlongRaysInputs& in) {
+  return in.distance_channel >= 0 || in.normal_channel >= 0;
+}
+
+// What they show of a Gaussian in a pixel: the distance, and 1 or -1 for the side of the normal.
+struct Shown {
+  float distance, side;
+};
+
+static __device__ __forceinline__ Shown shown_in(const AlongRaysInputs& in, const float* colors,
+                                                 const RayView<float>& view, const float* ray) {
+  Shown shown = {0.0f, 1.0f};
+  if (in.normal_channel >= 0) {
+    const float* n = colors + in.normal_channel;
+    if (dot(Vec3{n[0], n[1], n[2]}, ray + 3, Fused()) > 0.0f) shown.side = -1.0f;
+  }
+  if (in.distance_channel >= 0) {
+    const float distance = absolute(nearest_behind(view)) * direction_length(ray);
+    if (is_finite(distance)) shown.distance = distance;
+  }
+  return shown;
+}
+
+static __device__ __forceinline__ float shown_value(const AlongRaysInputs& in, const Shown& shown, int64_t channel,
+                                                    float color) {
+  if (channel == in.distance_channel) return shown.distance;
+  return is_normal(in, channel) ? shown.side * color : color;
+}
+
+static __device__ __forceinline__ float by_color(const AlongRaysInputs& in, const Shown& shown, int64_t channel,
+                                                 float v_shown) {
+  if (channel == in.distance_channel) return 0.0f;
+  return is_normal(in, channel) ? shown.side * v_shown : v_shown;
 }
 
 // Blends the colours [first_channel, first_channel + channels) of all pixels; the rest is written with the first channel.
@@ -139,6 +180,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const Pixels pixels = pixels_of(in.lists, tile, static_cast<int>(thread_index() % threads));
   const PatchRays patch = load_patch(in, pixels, image);
   const ListRange range = list_range(in.lists, tile);
+  const bool shows = has_shown(in);
   float left[kLanePixels], drawn[kLanePixels], blended[kLanePixels][kRayChannels];
   int32_t last[kLanePixels];
 #pragma unroll
@@ -154,19 +196,24 @@ __global__ void __launch_bounds__(kThreads, 1)
   const auto touches = [&](int32_t id) { return may_touch(gaussians[id], patch); };
   walk_forwards(in.lists, range, touches, finished, [&](int64_t id, int32_t place) {
     const RayGaussian g = gaussians[id];
-    const float* color = in.lists.colors + id * in.lists.channels + first_channel;
+    const float* colors = in.lists.colors + id * in.lists.channels;
 #pragma unroll
     for (int p = 0; p < kLanePixels; ++p) {
-      const RayBlend blend = ray_blend(g, patch.rays[p], patch.moving);
+      const RayBlend blend = ray_blend(g, patch.rays[p], patch.moving || shows, in.lists.max_alpha);
       if (!blend.visible) continue;
       const float before = left[p], next = fused(-blend.alpha, before, before), weight = blend.alpha * before;
       left[p] = next;
       if (!(next > kMinTransmittance)) continue;
       drawn[p] = next;
       last[p] = place;
+      Shown shown;
+      if (shows) shown = shown_in(in, colors, blend.view, patch.rays[p]);
 #pragma unroll
       for (int k = 0; k < kRayChannels; ++k) {
-        if (k < channels) blended[p][k] = fused(weight, color[k], blended[p][k]);
+        if (k >= channels) break;
+        const int64_t channel = first_channel + k;
+        const float color = colors[channel], value = shows ? shown_value(in, shown, channel, color) : color;
+        blended[p][k] = fused(weight, value, blended[p][k]);
       }
     }
   });
@@ -195,7 +242,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const PatchRays patch = load_patch(in, pixels, image);
   const ListRange range = list_range(in.lists, tile);
   const float* background = in.lists.backgrounds + image * all_channels;
-  const bool first = first_channel == 0;
+  const bool first = first_channel == 0, shows = has_shown(in);
   // As on the CPU: BackwardRow.
   float transmittance[kLanePixels], behind[kLanePixels], v_color[kLanePixels][kRayChannels];
   int32_t last[kLanePixels];
@@ -222,34 +269,45 @@ __global__ void __launch_bounds__(kThreads, 1)
     bool draws = false;
 #pragma unroll
     for (int p = 0; p < kLanePixels; ++p) {
-      blend[p] = ray_blend(g, patch.rays[p], patch.moving);
+      blend[p] = ray_blend(g, patch.rays[p], patch.moving || shows, in.lists.max_alpha);
       blend[p].visible = blend[p].visible && place <= last[p];
       draws = draws || blend[p].visible;
     }
     if (!__any_sync(kAllLanes, draws)) return;
-    const float* color = in.lists.colors + id * all_channels + first_channel;
+    const float* colors = in.lists.colors + id * all_channels;
     float sums[kRaySums] = {}, color_sums[kRayChannels] = {};
 #pragma unroll
     for (int p = 0; p < kLanePixels; ++p) {
       if (!blend[p].visible) continue;
       const float odds = blend[p].alpha / (1.0f - blend[p].alpha), weight = odds * transmittance[p];
+      Shown shown;
+      if (shows) shown = shown_in(in, colors, blend[p].view, patch.rays[p]);
       float product = 0.0f;
 #pragma unroll
       for (int k = 0; k < kRayChannels; ++k) {
-        if (k < channels) product = fused(color[k], v_color[p][k], product);
-        color_sums[k] = fused(weight, v_color[p][k], color_sums[k]);
+        if (k >= channels) break;
+        const int64_t channel = first_channel + k;
+        const float color = colors[channel], v = v_color[p][k];
+        product = fused(shows ? shown_value(in, shown, channel, color) : color, v, product);
+        color_sums[k] = fused(weight, shows ? by_color(in, shown, channel, v) : v, color_sums[k]);
       }
-      if (first && all_channels > kRayChannels) {
-        product += dot_from(kRayChannels, all_channels, color, v_colors_of(p));
+#pragma unroll(1)
+      for (int64_t k = kRayChannels; first && k < all_channels; ++k) {
+        product = fused(shows ? shown_value(in, shown, k, colors[k]) : colors[k], v_colors_of(p)[k], product);
       }
       const float light = transmittance[p] * product;
       const float slope = blend[p].clamped ? 0.0f : odds * (light - behind[p]);
       behind[p] = fused(odds, light, behind[p]);
       transmittance[p] += weight;
-      if (patch.moving) {
+      if (patch.moving || shows) {
         add_ray_sums<true>(g, blend[p].view, patch.rays[p], slope, sums, Fused());
       } else {
         add_ray_sums<false>(g, blend[p].view, patch.rays[p], slope, sums, Fused());
+      }
+      if (first && in.distance_channel >= 0) {
+        const float by_distance = weight * v_colors_of(p)[in.distance_channel] * direction_length(patch.rays[p]);
+        const float v_nearest = nearest_behind(blend[p].view) < 0.0f ? -by_distance : by_distance;
+        add_nearest_sums(blend[p].view, patch.rays[p], v_nearest, sums, Fused());
       }
     }
     add_warp_sums(color_sums, channels, v_colors + id * all_channels + first_channel);

@@ -153,7 +153,7 @@ __global__ void __launch_bounds__(kDifferentiateThreads<C>, (kResidentBlocks<C, 
             float u[kLanePixels], weight[kLanePixels];
 #pragma unroll
             for (int p = 0; p < kLanePixels; ++p) {
-              const Blend blend = blend_at(g, column, g.y - pixels.y[p]);
+              const Blend blend = blend_at(g, column, g.y - pixels.y[p], in.max_alpha);
               const bool blends = blend.visible && start + i <= last[p];
               const float inverse = reciprocal(1.0f - blend.alpha);
               if (blends) transmittance[p] *= inverse;

@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(kMaxThreads, 1)
         bool draws[kLanePixels];
 #pragma unroll
         for (int p = 0; p < kLanePixels; ++p) {
-          const Blend blend = blend_at(g, column, g.y - pixels.y[p]);
+          const Blend blend = blend_at(g, column, g.y - pixels.y[p], in.max_alpha);
           const float next = fused(-blend.alpha, left[p], left[p]);
           weight[p] = blend.alpha * left[p];
           draws[p] = blend.visible && next > kMinTransmittance;

@@ -143,11 +143,12 @@ static __device__ __forceinline__ ColumnTerms column_terms(const ScaledConic& co
 }
 
 // The effect on a pixel of a Gaussian whose centre is at dy from it. The comparisons are false for NaN.
-static __device__ __forceinline__ Blend blend_at(const StagedGaussian& g, const ColumnTerms& terms, float dy) {
+static __device__ __forceinline__ Blend blend_at(const StagedGaussian& g, const ColumnTerms& terms, float dy,
+                                                 float max_alpha) {
   const float exponent = fused(fused(g.conic.half_c, dy, terms.linear), dy, terms.constant);
   const float power = power_of_two(-exponent), alpha = g.opacity * power;
-  const bool clamped = alpha > kMaxAlpha;
-  return {exponent >= 0.0f && alpha >= kMinAlpha, clamped ? kMaxAlpha : alpha, clamped ? 0.0f : power};
+  const bool clamped = alpha > max_alpha;
+  return {exponent >= 0.0f && alpha >= kMinAlpha, clamped ? max_alpha : alpha, clamped ? 0.0f : power};
 }
 
 // Gaussians staged at a time. Fewer with more channels, so that several blocks fit on a multiprocessor.

@@ -7,10 +7,6 @@ namespace splat {
 // A blend below this changes no 8-bit pixel and is skipped (Kerbl et al. 2023, "3D Gaussian Splatting", appendix C).
 constexpr float kMinAlpha = 1.0f / 255.0f;
 
-// Keeps 1 - alpha, by which the backward pass divides, away from zero (Kerbl et al. 2023, appendix C: 0.99; gsplat:
-// 0.999).
-constexpr float kMaxAlpha = 0.999f;
-
 // A pixel stops before the Gaussian that would bring its transmittance to this or less (Kerbl et al. 2023, appendix C).
 constexpr float kMinTransmittance = 1e-4f;
 

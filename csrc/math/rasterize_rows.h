@@ -12,6 +12,7 @@ struct RasterizeInputs {
   const int32_t *offsets, *flatten_ids;              // [images, rows, columns], [intersections]
   int64_t count, channels, intersections, tiles;     // tiles: of all images
   int width, height;
+  float max_alpha;  // the largest that is drawn
   TileGrid grid;
 };
 

@@ -121,6 +121,12 @@ SPLAT_HD RayView<Real> view_along(const RayGaussian& g, const Real* ray, const F
   return view;
 }
 
+// Where a view with kMoving is nearest to the mean: how many directions behind the ray's origin.
+template <class Real>
+SPLAT_HD Real nearest_behind(const RayView<Real>& view) {
+  return (view.u.x * view.g.x + view.u.y * view.g.y + view.u.z * view.g.z) * view.inverse;
+}
+
 // Adds what follows from `slope`, the derivative by ln(alpha), to sums: by ln(opacity), by u, and by the rows of the turned
 // frame with their signs changed. With t along the ray where it is nearest, at r = u - t g, the derivatives of |r|^2 are
 // 2 r by u and -2 t r by g.
@@ -132,7 +138,7 @@ SPLAT_HD void add_ray_sums(const RayGaussian& g, const RayView<Real>& view, cons
   if (kMoving) {
     const Three<Real>&u = view.u, &w = view.across;
     const Real scale = -slope * view.inverse;
-    t = (u.x * x + u.y * y + u.z * z) * view.inverse;
+    t = nearest_behind(view);
     by_u[0] = scale * (y * w.z - z * w.y);
     by_u[1] = scale * (z * w.x - x * w.z);
     by_u[2] = scale * (x * w.y - y * w.x);
@@ -152,6 +158,22 @@ SPLAT_HD void add_ray_sums(const RayGaussian& g, const RayView<Real>& view, cons
       if (kMoving) sum -= by_u[i] * ray[j];
     }
   }
+}
+
+// Adds what follows from `slope`, the derivative by nearest_behind, to the sums of add_ray_sums.
+template <class Real, class Fused>
+SPLAT_HD void add_nearest_sums(const RayView<Real>& view, const Real* ray, Real slope, Real* sums, const Fused& fused) {
+  const Real g[3] = {view.g.x, view.g.y, view.g.z}, u[3] = {view.u.x, view.u.y, view.u.z};
+  const Real scale = slope * view.inverse, twice = 2.0f * nearest_behind(view);
+  for (int i = 0; i < 3; ++i) {
+    const Real by_u = scale * g[i], by_g = scale * (u[i] - twice * g[i]);
+    sums[1 + i] += by_u;
+    for (int j = 0; j < 3; ++j) sums[4 + 3 * i + j] -= fused(by_g, ray[3 + j], by_u * ray[j]);
+  }
+}
+
+SPLAT_HD bool is_normal(const AlongRaysInputs& in, int64_t channel) {
+  return in.normal_channel >= 0 && channel >= in.normal_channel && channel < in.normal_channel + 3;
 }
 
 // The gradients of Gaussian `row`, by the sums [count, kRaySums] of it in all cameras.

@@ -102,10 +102,10 @@ struct Operators {
   static std::tuple<Tensor, Tensor, Tensor> rasterize(Tensor means2d, Tensor conics, Tensor colors, Tensor opacities,
                                                       std::optional<Tensor> backgrounds, std::optional<Tensor> masks,
                                                       int64_t width, int64_t height, int64_t tile_size,
-                                                      Tensor isect_offsets, Tensor flatten_ids) {
+                                                      Tensor isect_offsets, Tensor flatten_ids, double max_alpha) {
     const Device device(means2d);
     const RasterizeOperands p = check_rasterize(means2d, conics, colors, opacities, backgrounds, masks, width, height,
-                                                tile_size, isect_offsets, flatten_ids);
+                                                tile_size, isect_offsets, flatten_ids, max_alpha);
     const RasterizeImages images = empty_images(p);
     device.rasterize(p, images);
     return {images.colors, images.alphas, images.last_ids};
@@ -114,11 +114,11 @@ struct Operators {
   static std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> rasterize_backward(
       Tensor means2d, Tensor conics, Tensor colors, Tensor opacities, std::optional<Tensor> backgrounds,
       std::optional<Tensor> masks, int64_t width, int64_t height, int64_t tile_size, Tensor isect_offsets,
-      Tensor flatten_ids, Tensor alphas, Tensor last_ids, Tensor v_colors, std::optional<Tensor> v_alphas,
-      bool absgrad, bool deterministic) {
+      Tensor flatten_ids, double max_alpha, Tensor alphas, Tensor last_ids, Tensor v_colors,
+      std::optional<Tensor> v_alphas, bool absgrad, bool deterministic) {
     const Device device(means2d);
     const RasterizeOperands forward = check_rasterize(means2d, conics, colors, opacities, backgrounds, masks, width,
-                                                      height, tile_size, isect_offsets, flatten_ids);
+                                                      height, tile_size, isect_offsets, flatten_ids, max_alpha);
     const RasterizeBackwardOperands p =
         check_rasterize_backward(forward, alphas, last_ids, v_colors, v_alphas, absgrad);
     device.rasterize_backward(p, deterministic);
@@ -146,11 +146,11 @@ struct Operators {
   static std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> rasterize_2dgs(
       Tensor means2d, Tensor ray_transforms, Tensor colors, Tensor opacities, Tensor depths,
       std::optional<Tensor> backgrounds, std::optional<Tensor> masks, int64_t width, int64_t height, int64_t tile_size,
-      Tensor isect_offsets, Tensor flatten_ids, bool distloss) {
+      Tensor isect_offsets, Tensor flatten_ids, double max_alpha, bool distloss) {
     const Device device(means2d);
     const Rasterize2dgsOperands p =
         check_rasterize_2dgs(means2d, ray_transforms, colors, opacities, depths, backgrounds, masks, width, height,
-                             tile_size, isect_offsets, flatten_ids);
+                             tile_size, isect_offsets, flatten_ids, max_alpha);
     const Rasterize2dgsImages images = empty_images(p, distloss);
     device.rasterize_2dgs(p, images);
     return {images.colors,     images.alphas,   images.distortions, images.medians,
@@ -160,13 +160,13 @@ struct Operators {
   static std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> rasterize_2dgs_backward(
       Tensor means2d, Tensor ray_transforms, Tensor colors, Tensor opacities, Tensor depths,
       std::optional<Tensor> backgrounds, std::optional<Tensor> masks, int64_t width, int64_t height, int64_t tile_size,
-      Tensor isect_offsets, Tensor flatten_ids, Tensor alphas, Tensor depth_sums, Tensor last_ids, Tensor median_ids,
-      Tensor v_colors, std::optional<Tensor> v_alphas, std::optional<Tensor> v_distortions,
+      Tensor isect_offsets, Tensor flatten_ids, double max_alpha, Tensor alphas, Tensor depth_sums, Tensor last_ids,
+      Tensor median_ids, Tensor v_colors, std::optional<Tensor> v_alphas, std::optional<Tensor> v_distortions,
       std::optional<Tensor> v_medians, bool absgrad) {
     const Device device(means2d);
     const Rasterize2dgsOperands forward =
         check_rasterize_2dgs(means2d, ray_transforms, colors, opacities, depths, backgrounds, masks, width, height,
-                             tile_size, isect_offsets, flatten_ids);
+                             tile_size, isect_offsets, flatten_ids, max_alpha);
     const Rasterize2dgsBackwardOperands p =
         check_rasterize_2dgs_backward(forward, alphas, depth_sums, last_ids, median_ids, v_colors, v_alphas,
                                       v_distortions, v_medians, absgrad);
@@ -174,14 +174,14 @@ struct Operators {
     return {p.v_means2d, p.v_means2d_abs, p.v_ray_transforms, p.v_colors, p.v_opacities, p.v_depths};
   }
 
-  static std::tuple<Tensor, Tensor, Tensor> rasterize_along_rays(Tensor means, Tensor frames, Tensor colors,
-                                                                 Tensor opacities, Tensor rays,
-                                                                 std::optional<Tensor> backgrounds,
-                                                                 std::optional<Tensor> masks, int64_t tile_size,
-                                                                 Tensor isect_offsets, Tensor flatten_ids) {
+  static std::tuple<Tensor, Tensor, Tensor> rasterize_along_rays(
+      Tensor means, Tensor frames, Tensor colors, Tensor opacities, Tensor rays, std::optional<Tensor> backgrounds,
+      std::optional<Tensor> masks, int64_t tile_size, Tensor isect_offsets, Tensor flatten_ids, double max_alpha,
+      std::optional<int64_t> distance_channel, std::optional<int64_t> normal_channel) {
     const Device device(means);
-    const AlongRaysOperands p = check_rasterize_along_rays(means, frames, colors, opacities, rays, backgrounds, masks,
-                                                           tile_size, isect_offsets, flatten_ids);
+    const AlongRaysOperands p =
+        check_rasterize_along_rays(means, frames, colors, opacities, rays, backgrounds, masks, tile_size, isect_offsets,
+                                   flatten_ids, max_alpha, distance_channel, normal_channel);
     const RasterizeImages images = empty_images(p.common);
     device.rasterize_along_rays(p, images);
     return {images.colors, images.alphas, images.last_ids};
@@ -189,11 +189,13 @@ struct Operators {
 
   static std::tuple<Tensor, Tensor, Tensor, Tensor> rasterize_along_rays_backward(
       Tensor means, Tensor frames, Tensor colors, Tensor opacities, Tensor rays, std::optional<Tensor> backgrounds,
-      std::optional<Tensor> masks, int64_t tile_size, Tensor isect_offsets, Tensor flatten_ids, Tensor alphas,
-      Tensor last_ids, Tensor v_colors, std::optional<Tensor> v_alphas) {
+      std::optional<Tensor> masks, int64_t tile_size, Tensor isect_offsets, Tensor flatten_ids, double max_alpha,
+      std::optional<int64_t> distance_channel, std::optional<int64_t> normal_channel, Tensor alphas, Tensor last_ids,
+      Tensor v_colors, std::optional<Tensor> v_alphas) {
     const Device device(means);
-    const AlongRaysOperands forward = check_rasterize_along_rays(means, frames, colors, opacities, rays, backgrounds,
-                                                                 masks, tile_size, isect_offsets, flatten_ids);
+    const AlongRaysOperands forward =
+        check_rasterize_along_rays(means, frames, colors, opacities, rays, backgrounds, masks, tile_size, isect_offsets,
+                                   flatten_ids, max_alpha, distance_channel, normal_channel);
     const AlongRaysBackwardOperands p =
         check_rasterize_along_rays_backward(forward, alphas, last_ids, v_colors, v_alphas);
     device.rasterize_along_rays_backward(p);

@@ -21,10 +21,10 @@ inline Rasterize2dgsOperands check_rasterize_2dgs(const Tensor& means2d, const T
                                                   const std::optional<Tensor>& backgrounds,
                                                   const std::optional<Tensor>& masks, int64_t width, int64_t height,
                                                   int64_t tile_size, const Tensor& offsets,
-                                                  const Tensor& flatten_ids) {
+                                                  const Tensor& flatten_ids, double max_alpha) {
   constexpr auto f32 = ScalarType::Float;
   const RasterizeOperands p = check_rasterize(means2d, std::nullopt, colors, opacities, backgrounds, masks, width,
-                                              height, tile_size, offsets, flatten_ids);
+                                              height, tile_size, offsets, flatten_ids, max_alpha);
   if (means2d.dim() == 2) {
     return {p, checked(ray_transforms, "ray_transforms", f32, {p.count, 9}, means2d),
             checked(depths, "depths", f32, {p.count}, means2d)};

@@ -12,6 +12,7 @@ namespace splat {
 struct AlongRaysOperands {
   RasterizeOperands common;     // neither packed nor with means2d and conics
   Tensor means, frames, rays;   // [B, N, 3], [B, N, 3, 3], [I, H, W, 6]
+  int64_t distance_channel, normal_channel;  // as in AlongRaysInputs
 
   AlongRaysInputs inputs() const {
     const int64_t sets = means.size(0);
@@ -21,7 +22,9 @@ struct AlongRaysOperands {
             rays.const_data_ptr<float>(),
             sets,
             means.size(1),
-            sets == 0 ? 0 : common.images / sets};
+            sets == 0 ? 0 : common.images / sets,
+            distance_channel,
+            normal_channel};
   }
 };
 
@@ -29,18 +32,29 @@ inline AlongRaysOperands check_rasterize_along_rays(const Tensor& means, const T
                                                     const Tensor& opacities, const Tensor& rays,
                                                     const std::optional<Tensor>& backgrounds,
                                                     const std::optional<Tensor>& masks, int64_t tile_size,
-                                                    const Tensor& offsets, const Tensor& flatten_ids) {
+                                                    const Tensor& offsets, const Tensor& flatten_ids, double max_alpha,
+                                                    std::optional<int64_t> distance_channel,
+                                                    std::optional<int64_t> normal_channel) {
   constexpr auto f32 = ScalarType::Float;
   const int64_t height = checked_size(rays, "rays", 1, 4), width = rays.size(2);
   checked_size(colors, "colors", 1, 3);
   const RasterizeOperands p = check_rasterize(std::nullopt, std::nullopt, colors, opacities, backgrounds, masks, width,
-                                              height, tile_size, offsets, flatten_ids);
+                                              height, tile_size, offsets, flatten_ids, max_alpha);
   const int64_t sets = checked_size(means, "means", 0, 3), n = colors.size(1);
   STD_TORCH_CHECK(sets == 0 ? p.images == 0 : p.images % sets == 0,
                   "the number of images must be a multiple of that of the sets in means; found ", p.images,
                   " images and ", sets, " sets");
-  return {p, checked(means, "means", f32, {sets, n, 3}, colors), checked(frames, "frames", f32, {sets, n, 3, 3}, colors),
-          checked(rays, "rays", f32, {p.images, height, width, 6}, colors)};
+  const auto checked_channel = [&](std::optional<int64_t> channel, const char* name, int64_t following) {
+    STD_TORCH_CHECK(!channel || (*channel >= 0 && *channel + following < p.channels), name, " must be one of ",
+                    p.channels, " channels, and ", following, " must follow it; found ", channel.value_or(-1));
+    return channel.value_or(-1);
+  };
+  return {p,
+          checked(means, "means", f32, {sets, n, 3}, colors),
+          checked(frames, "frames", f32, {sets, n, 3, 3}, colors),
+          checked(rays, "rays", f32, {p.images, height, width, 6}, colors),
+          checked_channel(distance_channel, "distance_channel", 0),
+          checked_channel(normal_channel, "normal_channel", 2)};
 }
 
 struct AlongRaysBackwardOperands {

@@ -18,6 +18,7 @@ struct RasterizeOperands {
   Tensor offsets, flatten_ids;        // [I, rows, columns], [n]
   int64_t images, count, channels, intersections;
   int width, height;
+  float max_alpha;
   TileGrid grid;
 
   int64_t tiles() const { return images * tiles_per_image(grid); }
@@ -37,6 +38,7 @@ struct RasterizeOperands {
             tiles(),
             width,
             height,
+            max_alpha,
             grid};
   }
 };
@@ -45,7 +47,8 @@ inline RasterizeOperands check_rasterize(const std::optional<Tensor>& means2d, c
                                          const Tensor& colors, const Tensor& opacities,
                                          const std::optional<Tensor>& backgrounds,
                                          const std::optional<Tensor>& masks, int64_t width, int64_t height,
-                                         int64_t tile_size, const Tensor& offsets, const Tensor& flatten_ids) {
+                                         int64_t tile_size, const Tensor& offsets, const Tensor& flatten_ids,
+                                         double max_alpha) {
   constexpr auto f32 = ScalarType::Float;
   const TileGrid grid = {
       checked_int(tile_size, "tile_size", 1, kMaxTileSize),
@@ -81,8 +84,11 @@ inline RasterizeOperands check_rasterize(const std::optional<Tensor>& means2d, c
       intersections,
       static_cast<int>(width),
       static_cast<int>(height),
+      static_cast<float>(max_alpha),
       grid,
   };
+  STD_TORCH_CHECK(p.max_alpha >= kMinAlpha && p.max_alpha < 1.0f, "max_alpha must be between 1/255 and 1, found ",
+                  max_alpha);
   check_tile_count(images, grid.columns, grid.rows);
   return p;
 }

@@ -39,12 +39,12 @@ void define_operators(Library& m) {
       "-> (Tensor v_means2d, Tensor v_depths, Tensor v_conics, Tensor v_opacities, Tensor v_colors)");
   m.def(
       "rasterize(Tensor means2d, Tensor conics, Tensor colors, Tensor opacities, Tensor? backgrounds, Tensor? masks, "
-      "int width, int height, int tile_size, Tensor isect_offsets, Tensor flatten_ids) "
+      "int width, int height, int tile_size, Tensor isect_offsets, Tensor flatten_ids, float max_alpha) "
       "-> (Tensor colors, Tensor alphas, Tensor last_ids)");
   m.def(
       "rasterize_backward(Tensor means2d, Tensor conics, Tensor colors, Tensor opacities, Tensor? backgrounds, "
-      "Tensor? masks, int width, int height, int tile_size, Tensor isect_offsets, Tensor flatten_ids, Tensor alphas, "
-      "Tensor last_ids, Tensor v_colors, Tensor? v_alphas, bool absgrad, bool deterministic=False) "
+      "Tensor? masks, int width, int height, int tile_size, Tensor isect_offsets, Tensor flatten_ids, float max_alpha, "
+      "Tensor alphas, Tensor last_ids, Tensor v_colors, Tensor? v_alphas, bool absgrad, bool deterministic=False) "
       "-> (Tensor v_means2d, Tensor v_means2d_abs, Tensor v_conics, Tensor v_colors, Tensor v_opacities, "
       "Tensor v_backgrounds)");
   m.def(
@@ -56,24 +56,25 @@ void define_operators(Library& m) {
   m.def(
       "rasterize_2dgs(Tensor means2d, Tensor ray_transforms, Tensor colors, Tensor opacities, Tensor depths, "
       "Tensor? backgrounds, Tensor? masks, int width, int height, int tile_size, Tensor isect_offsets, "
-      "Tensor flatten_ids, bool distloss) "
+      "Tensor flatten_ids, float max_alpha, bool distloss) "
       "-> (Tensor colors, Tensor alphas, Tensor distortions, Tensor medians, Tensor depth_sums, Tensor last_ids, "
       "Tensor median_ids)");
   m.def(
       "rasterize_2dgs_backward(Tensor means2d, Tensor ray_transforms, Tensor colors, Tensor opacities, Tensor depths, "
       "Tensor? backgrounds, Tensor? masks, int width, int height, int tile_size, Tensor isect_offsets, "
-      "Tensor flatten_ids, Tensor alphas, Tensor depth_sums, Tensor last_ids, Tensor median_ids, Tensor v_colors, "
-      "Tensor? v_alphas, Tensor? v_distortions, Tensor? v_medians, bool absgrad) "
+      "Tensor flatten_ids, float max_alpha, Tensor alphas, Tensor depth_sums, Tensor last_ids, Tensor median_ids, "
+      "Tensor v_colors, Tensor? v_alphas, Tensor? v_distortions, Tensor? v_medians, bool absgrad) "
       "-> (Tensor v_means2d, Tensor v_means2d_abs, Tensor v_ray_transforms, Tensor v_colors, Tensor v_opacities, "
       "Tensor v_depths)");
   m.def(
       "rasterize_along_rays(Tensor means, Tensor frames, Tensor colors, Tensor opacities, Tensor rays, "
-      "Tensor? backgrounds, Tensor? masks, int tile_size, Tensor isect_offsets, Tensor flatten_ids) "
+      "Tensor? backgrounds, Tensor? masks, int tile_size, Tensor isect_offsets, Tensor flatten_ids, "
+      "float max_alpha, int? distance_channel, int? normal_channel) "
       "-> (Tensor colors, Tensor alphas, Tensor last_ids)");
   m.def(
       "rasterize_along_rays_backward(Tensor means, Tensor frames, Tensor colors, Tensor opacities, Tensor rays, "
-      "Tensor? backgrounds, Tensor? masks, int tile_size, Tensor isect_offsets, Tensor flatten_ids, Tensor alphas, "
-      "Tensor last_ids, Tensor v_colors, Tensor? v_alphas) "
+      "Tensor? backgrounds, Tensor? masks, int tile_size, Tensor isect_offsets, Tensor flatten_ids, float max_alpha, "
+      "int? distance_channel, int? normal_channel, Tensor alphas, Tensor last_ids, Tensor v_colors, Tensor? v_alphas) "
       "-> (Tensor v_means, Tensor v_frames, Tensor v_colors, Tensor v_opacities)");
   m.def("instruction_set(str name) -> str");
   m.def("available_memory() -> int");

@@ -23,6 +23,7 @@ def rasterize_with_absgrad(
     tile_size: int,
     isect_offsets: Tensor,
     flatten_ids: Tensor,
+    max_alpha: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The operator `rasterize`, whose backward pass sets the attribute `absgrad` of `absgrad_of`.
 
@@ -33,6 +34,7 @@ def rasterize_with_absgrad(
     result: tuple[Tensor, Tensor, Tensor] = _apply(
         [absgrad_of],
         means2d, conics, colors, opacities, backgrounds, masks, width, height, tile_size, isect_offsets, flatten_ids,
+        max_alpha,
     )  # fmt: skip
     return result
 

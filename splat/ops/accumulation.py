@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from .autocast import in_float32
-from .blended_lists import MAX_ALPHA, Shapes, check_ids, check_splats, exponents
+from .blended_lists import Shapes, check_ids, check_splats, exponents
 from .checks import MAX_SIDE, check_channels, check_dimensions, check_shape, check_tensor, positive_int
+from .defaults import MAX_ALPHA
 
 
 @in_float32

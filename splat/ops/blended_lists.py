@@ -25,10 +25,10 @@ from .checks import (
     integer,
     positive_int,
 )
+from .defaults import MAX_ALPHA
 
 # As in csrc/math/constants.h.
 _MIN_ALPHA: Final = 1 / 255
-MAX_ALPHA: Final = 0.999
 _MIN_TRANSMITTANCE: Final = 1e-4
 # Pixels times Gaussians that are looked at together: some 20 MB for each number of theirs.
 _TOGETHER: Final = 1 << 22

@@ -126,6 +126,14 @@ def number(name: str, value: float, allow_infinity: bool = False) -> float:
     return result
 
 
+def checked_alpha(value: float) -> float:
+    """A largest alpha; raise TypeError or ValueError if it is none."""
+    result = number("max_alpha", value)
+    if not 1 / 255 <= result <= 0.9999:
+        raise ValueError(f"max_alpha must be from 1/255, the smallest that is drawn, to 0.9999, found {result}")
+    return result
+
+
 def check_channels(tensor: Tensor, more: int = 0, name: str = "colors") -> None:
     """Raise ValueError for colours [..., D] without channels, or with too many; `more` channels will follow them."""
     if tensor.shape[-1] == 0:

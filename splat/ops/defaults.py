@@ -1,4 +1,6 @@
-"""Defaults of the projection, which are gsplat's. Operators have none; page/gaussians.vert has a copy of EPS2D."""
+"""Defaults of projection and blending, which are gsplat 1.5.3's. Operators have none; page/gaussians.vert has a copy of
+EPS2D, gaussians.frag of MAX_ALPHA.
+"""
 
 from __future__ import annotations
 
@@ -8,3 +10,7 @@ EPS2D: Final = 0.3
 """Added to the variances in the image, in pixels^2."""
 NEAR_PLANE: Final = 0.01
 FAR_PLANE: Final = 1e10
+MAX_ALPHA: Final = 0.999
+"""Keeps 1 - alpha, by which the backward pass divides, away from zero. Kerbl et al. (2023), appendix C, and gsplat 1.6
+have 0.99.
+"""

@@ -15,9 +15,8 @@ from .projection import Colors
 
 RayMode = Literal["d", "Ed", "RGB-d", "RGB-Ed"]
 """gsplat 1.6.0's modes of distances along rays."""
-_ALONG_RAYS: Final = "each Gaussian has another value along each pixel's ray, which splat's kernels do not compute"
+_RAY_MODES: Final[tuple[str, ...]] = get_args(RayMode)
 _REMEDIES: Final = {
-    "return_normals": f"{_ALONG_RAYS}; rasterization_2dgs returns normals",
     "global_z_order": "it needs with_ut=True, as in gsplat: the plain projection sorts by depth",
     "lidar_coeffs": "render cameras, and take their depth along the rays of the sensor",
     "external_distortion_coeffs": "undistort the images first",
@@ -25,19 +24,22 @@ _REMEDIES: Final = {
 }
 
 
-def refuse_newer(render_mode: str, **others: object) -> None:
+def refuse_newer(**others: object) -> None:
     """Raise NotImplementedError for what gsplat 1.6.0's `rasterization` has and splat's has not.
 
     `others` are arguments by name, with None in place of their default.
     """
-    if render_mode in get_args(RayMode):
-        depth = {"d": "D", "Ed": "ED", "RGB-d": "RGB+D", "RGB-Ed": "RGB+ED"}[render_mode]
-        raise NotImplementedError(
-            f"render_mode={render_mode!r} is not implemented: {_ALONG_RAYS}; {depth!r} is the depth of the centres"
-        )
     for name, value in others.items():
         if value is not None:
             raise NotImplementedError(f"{name} is not implemented (found {value!r}); {_REMEDIES[name]}")
+
+
+def check_along_rays(with_eval3d: bool, rays: Tensor | None, return_normals: bool, render_mode: str) -> None:
+    """Raise ValueError for arguments that need rays to evaluate Gaussians along."""
+    given = {"rays": rays is not None, "return_normals": return_normals}
+    for name, needed in {**given, f"render_mode={render_mode!r}": render_mode in _RAY_MODES}.items():
+        if needed and not with_eval3d:
+            raise ValueError(f"{name} needs with_eval3d=True, by which Gaussians are evaluated along rays; found False")
 
 
 class Features:
@@ -58,14 +60,15 @@ class Features:
         sizes: Sizes,
         means: Tensor,
     ) -> None:
-        one_of("render_mode", render_mode, RENDER_MODES)
+        one_of("render_mode", render_mode, (*RENDER_MODES, *_RAY_MODES))
         self.signals = _checked_signals(extra_signals, extra_signals_sh_degree, sizes, means)
         self.signal_channels = 0 if self.signals is None else self.signals.values.shape[-1]
         colors = colors if sh_degree is None else widened(colors)
         per_camera = check_colors(colors, backgrounds, sizes, sh_degree, means, render_mode, self.signal_channels)
         self.colors = Colors(colors, per_camera, sh_degree) if colors is not None and "RGB" in render_mode else None
         self.color_channels = 0 if self.colors is None else self.colors.values.shape[-1]
-        self.depth, self.expected = render_mode.endswith("D"), render_mode.endswith("ED")
+        self.along_rays = render_mode in _RAY_MODES
+        self.depth, self.expected = render_mode != "RGB", "E" in render_mode
         self.channels = self.color_channels + self.signal_channels + self.depth
         self.per_camera = any(each is not None and each.per_camera for each in (self.colors, self.signals))
         self.backgrounds = backgrounds
@@ -115,10 +118,10 @@ class Features:
         return torch.cat(found, dim=-1), per_camera
 
     def with_depth(self, values: Tensor | None, depths: Tensor) -> Tensor:
-        """All channels [..., *], of those without depth."""
+        """All channels [..., *], of those without depth; zeros for a depth along rays, which the kernels compute."""
         parts = [] if values is None else [values]
         if self.depth:
-            parts.append(depths[..., None])
+            parts.append((torch.zeros_like(depths) if self.along_rays else depths)[..., None])
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
 
     def apart(self, images: Tensor, alphas: Tensor) -> tuple[Tensor, dict[str, Any]]:

@@ -24,11 +24,13 @@ from .checks import (
     check_tensor,
     check_tiles,
     check_values,
+    checked_alpha,
     for_images,
     positive_int,
     shape_of,
     shaped,
 )
+from .defaults import MAX_ALPHA
 
 
 @in_float32
@@ -46,6 +48,8 @@ def rasterize_to_pixels(
     masks: Tensor | None = None,
     packed: bool = False,
     absgrad: bool = False,
+    *,
+    max_alpha: float = MAX_ALPHA,
 ) -> tuple[Tensor, Tensor]:
     r"""Blend Gaussians front to back, :math:`C = \sum_i c_i \alpha_i \prod_{j<i} (1 - \alpha_j)`.
 
@@ -68,6 +72,7 @@ def rasterize_to_pixels(
         packed: whether the Gaussians are packed.
         absgrad: the backward pass sets `means2d.absgrad`, of the shape of means2d, to the sums over the pixels of the
             absolute gradients (Ye et al., *AbsGS*, 2024).
+        max_alpha: not in gsplat: what an alpha is at most; 0.99 draws as gsplat 1.6 and Kerbl et al. (2023) do.
 
     Returns:
         Colours [..., image_height, image_width, D], and opacities [..., image_height, image_width, 1].
@@ -95,6 +100,7 @@ def rasterize_to_pixels(
         flatten_ids,
         packed=packed,
         absgrad=absgrad,
+        max_alpha=checked_alpha(max_alpha),
     )
 
 
@@ -170,6 +176,7 @@ def rasterize(
     *,
     packed: bool,
     absgrad: bool,
+    max_alpha: float,
 ) -> tuple[Tensor, Tensor]:
     """`rasterize_to_pixels` without its checks."""
     _kernels.require_for(means2d, conics, colors, opacities, backgrounds)
@@ -189,6 +196,7 @@ def rasterize(
         tile_size,
         shaped(isect_offsets, count, rows, columns),
         flatten_ids,
+        max_alpha,
     )
     if absgrad:
         from .absgrad import rasterize_with_absgrad  # not at the top: only training needs it, and what it imports

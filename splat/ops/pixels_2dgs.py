@@ -14,7 +14,8 @@ from torch.nn.functional import pad
 
 from .. import _kernels
 from .autocast import in_float32
-from .checks import check_memory, check_sums, for_images, shaped
+from .checks import check_memory, check_sums, checked_alpha, for_images, shaped
+from .defaults import MAX_ALPHA
 from .pixels import check_blending
 
 Images2dgs = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
@@ -38,6 +39,8 @@ def rasterize_to_pixels_2dgs(
     packed: bool = False,
     absgrad: bool = False,
     distloss: bool = False,
+    *,
+    max_alpha: float = MAX_ALPHA,
 ) -> Images2dgs:
     """Blend flat Gaussians front to back, each where a pixel's ray meets its plane.
 
@@ -62,6 +65,7 @@ def rasterize_to_pixels_2dgs(
         packed: whether the Gaussians are packed.
         absgrad: the backward pass sets `means2d.absgrad`, as `rasterize_to_pixels` does.
         distloss: whether the distortion is computed.
+        max_alpha: as for `rasterize_to_pixels`.
 
     Returns:
         Colours [..., image_height, image_width, D], and, with one channel but for the normals' three: opacities,
@@ -82,7 +86,8 @@ def rasterize_to_pixels_2dgs(
         backgrounds, masks, packed,
     )  # fmt: skip
     given = means2d, ray_transforms, colors, opacities, normals, densify
-    return rasterize_2dgs(*given, size, isect_offsets, flatten_ids, backgrounds, masks, packed, absgrad, distloss)
+    lists = isect_offsets, flatten_ids
+    return rasterize_2dgs(*given, size, *lists, backgrounds, masks, packed, absgrad, distloss, checked_alpha(max_alpha))
 
 
 def rasterize_2dgs(
@@ -100,6 +105,7 @@ def rasterize_2dgs(
     packed: bool,
     absgrad: bool,
     distloss: bool,
+    max_alpha: float,
 ) -> Images2dgs:
     """`rasterize_to_pixels_2dgs` without its checks; `size` is the width and height of an image, and that of a tile."""
     _kernels.require_for(means2d, ray_transforms, colors, opacities, normals, backgrounds)
@@ -121,6 +127,7 @@ def rasterize_2dgs(
         *size,
         shaped(isect_offsets, count, rows, columns),
         flatten_ids,
+        max_alpha,
         distloss,
     )
     if not distloss:
@@ -139,7 +146,8 @@ class _Rasterize2dgs(torch.autograd.Function):
     def forward(ctx: Any, absgrad_of: list[Tensor], *inputs: Any) -> Any:
         *images, depth_sums, last_ids, median_ids = torch.ops.splat.rasterize_2dgs(*inputs)
         ctx.set_materialize_grads(False)
-        ctx.absgrad_of, ctx.size, ctx.distloss = absgrad_of, inputs[7:10], inputs[-1]
+        ctx.absgrad_of, ctx.size = absgrad_of, inputs[7:10]
+        ctx.max_alpha, ctx.distloss = inputs[-2:]
         ctx.save_for_backward(*inputs[:7], *inputs[10:12], images[1], depth_sums, last_ids, median_ids)
         return tuple(images)
 
@@ -152,7 +160,7 @@ class _Rasterize2dgs(torch.autograd.Function):
         if v_colors is None:
             v_colors = alphas.new_zeros((*alphas.shape[:-1], inputs[2].shape[-1]))
         given = v_colors, v_alphas, v_distortions if ctx.distloss else None, v_medians
-        of_forward = offsets, ids, alphas, depth_sums, last_ids, median_ids
+        of_forward = offsets, ids, ctx.max_alpha, alphas, depth_sums, last_ids, median_ids
         found = torch.ops.splat.rasterize_2dgs_backward(*inputs, *ctx.size, *of_forward, *given, bool(ctx.absgrad_of))
         v_means2d, v_absolute, v_ray_transforms, v_features, v_opacities, v_depths = found
         for tensor in ctx.absgrad_of:
@@ -160,7 +168,7 @@ class _Rasterize2dgs(torch.autograd.Function):
         # The weight of the background in a pixel is its remaining transmittance.
         v_backgrounds = None if backgrounds is None else (v_colors * (1 - alphas)).sum((1, 2))
         by_inputs = v_means2d, v_ray_transforms, v_features, v_opacities, v_depths, v_backgrounds
-        return None, *by_inputs, *(None for _ in range(7))
+        return None, *by_inputs, *(None for _ in range(8))
 
 
 def _with_densify(ray_transforms: Tensor, densify: Tensor) -> Tensor:

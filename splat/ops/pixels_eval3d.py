@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from .arguments import RollingShutterType, Sizes, check_scene, without_ftheta
 from .autocast import in_float32
 from .checks import MAX_SIDE, check_shape, check_tensor, positive_int
+from .defaults import MAX_ALPHA
 from .lens_arguments import check_constant, check_lens_cameras
 from .lens_cameras import LensCameras, camera_rays
 from .pixels_rays import rasterize_along_rays
@@ -44,6 +47,9 @@ def rasterize_to_pixels_eval3d(
     rolling_shutter: Any = RollingShutterType.GLOBAL,
     viewmats_rs: Tensor | None = None,
     rays: Tensor | None = None,
+    *,
+    max_alpha: float = MAX_ALPHA,
+    use_hit_distance: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Blend Gaussians front to back, each with its largest value along the ray of a pixel.
 
@@ -74,6 +80,9 @@ def rasterize_to_pixels_eval3d(
         rolling_shutter: RollingShutterType.
         viewmats_rs: [..., C, 4, 4].
         rays: of gsplat 1.6.0: as for `rasterization`.
+        max_alpha: as for `rasterize_to_pixels`.
+        use_hit_distance: of gsplat 1.6.0: whether the last channel shows the distance along the ray, as "d" of
+            `rasterization` does, in place of its colour.
 
     Returns:
         Colours [..., C, image_height, image_width, D], and opacities [..., C, image_height, image_width, 1]. A pixel
@@ -97,8 +106,12 @@ def rasterize_to_pixels_eval3d(
     cameras = check_lens_cameras(sizes, means, viewmats, Ks, width, height, camera_model, given)
     gaussians = GaussianParameters(means, quats, scales, None, None)
     rays = checked_rays(rays, cameras, sizes, means)
-    lists = tile_size, isect_offsets, flatten_ids
-    return draw_along_rays(gaussians, rays, colors, opacities, *lists, backgrounds, masks)
+    frames = _frames(gaussians)
+    distance_channel = colors.shape[-1] - 1 if use_hit_distance else None
+    return rasterize_along_rays(
+        means, frames, colors, opacities, rays, tile_size, isect_offsets, flatten_ids, backgrounds, masks,
+        max_alpha=max_alpha, distance_channel=distance_channel,
+    )  # fmt: skip
 
 
 def checked_rays(rays: Tensor | None, cameras: LensCameras, sizes: Sizes, means: Tensor) -> Tensor:
@@ -120,12 +133,32 @@ def draw_along_rays(
     isect_offsets: Tensor,
     flatten_ids: Tensor,
     backgrounds: Tensor | None,
-    masks: Tensor | None,
-) -> tuple[Tensor, Tensor]:
-    """The same, of checked Gaussians."""
+    max_alpha: float,
+    with_distance: bool,
+    with_normals: bool,
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Images, opacities, and images of normals or None, of checked Gaussians; the last colour may be the distance.
+
+    The normal of a Gaussian is the third axis of its rotation, on the side that the ray comes from.
+    """
+    assert gaussians.quats is not None
+    channels = colors.shape[-1]
+    if with_normals:
+        normals = rotation_matrices(gaussians.quats)[..., None, :, :, 2]
+        colors = torch.cat([colors, normals.expand(*colors.shape[:-1], 3)], dim=-1)
+        backgrounds = None if backgrounds is None else pad(backgrounds, (0, 3))
+    images, alphas = rasterize_along_rays(
+        gaussians.means, _frames(gaussians), colors, opacities, rays, tile_size, isect_offsets, flatten_ids,
+        backgrounds,
+        max_alpha=max_alpha,
+        distance_channel=channels - 1 if with_distance else None,
+        normal_channel=channels if with_normals else None,
+    )  # fmt: skip
+    return images[..., :channels], alphas, images[..., channels:] if with_normals else None
+
+
+def _frames(gaussians: GaussianParameters) -> Tensor:
+    """The axes over their standard deviations, [..., N, 3, 3]."""
     assert gaussians.quats is not None
     assert gaussians.scales is not None
-    frames = rotation_matrices(gaussians.quats).mT / gaussians.scales[..., None]
-    return rasterize_along_rays(
-        gaussians.means, frames, colors, opacities, rays, tile_size, isect_offsets, flatten_ids, backgrounds, masks
-    )
+    return rotation_matrices(gaussians.quats).mT / gaussians.scales[..., None]

@@ -12,7 +12,17 @@ from torch import Tensor
 
 from .. import _kernels
 from .autocast import in_float32
-from .checks import check_dimensions, check_memory, check_shape, check_tensor, for_images, shaped
+from .checks import (
+    check_dimensions,
+    check_memory,
+    check_shape,
+    check_tensor,
+    checked_alpha,
+    for_images,
+    integer,
+    shaped,
+)
+from .defaults import MAX_ALPHA
 from .pixels import check_blending
 
 
@@ -28,6 +38,10 @@ def rasterize_along_rays(
     flatten_ids: Tensor,
     backgrounds: Tensor | None = None,
     masks: Tensor | None = None,
+    *,
+    max_alpha: float = MAX_ALPHA,
+    distance_channel: int | None = None,
+    normal_channel: int | None = None,
 ) -> tuple[Tensor, Tensor]:
     r"""Blend Gaussians front to back, each with its largest value along the ray.
 
@@ -48,6 +62,11 @@ def rasterize_along_rays(
         flatten_ids: int32 [L], of `isect_tiles`.
         backgrounds: float32 [..., C, D], or [D] for all images; None: zeros.
         masks: bool [..., C, rows, columns]; tiles where it is False show the background and give no gradients.
+        max_alpha: as for `rasterize_to_pixels`.
+        distance_channel: 0 to D - 1, or None: a channel that shows, in place of its colour, how far from its origin the
+            ray is nearest to the mean as the frame measures it: :math:`|d| |u \cdot g| / |g|^2`.
+        normal_channel: 0 to D - 3, or None: the first of three channels that are a vector; it is turned around where it
+            points away from the ray's origin.
 
     Returns:
         Colours [..., C, height, width, D], and opacities [..., C, height, width, 1].
@@ -92,5 +111,18 @@ def rasterize_along_rays(
         tile_size,
         shaped(isect_offsets, total, rows, columns),
         flatten_ids,
+        checked_alpha(max_alpha),
+        _checked_channel("distance_channel", distance_channel, channels),
+        _checked_channel("normal_channel", normal_channel, channels - 2),
     )
     return shaped(image, *images, height, width, channels), shaped(alphas, *images, height, width, 1)
+
+
+def _checked_channel(name: str, value: int | None, below: int) -> int | None:
+    """The number of a channel, if any; raise TypeError or ValueError if it is none."""
+    if value is None:
+        return None
+    value = integer(name, value)
+    if not 0 <= value < below:
+        raise ValueError(f"{name} must be 0 to {below - 1} with this many colours, found {value}")
+    return value

@@ -31,7 +31,8 @@ def keep_for_differentiating_rasterize_along_rays(
     ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]
 ) -> None:
     """Keep what the gradient needs."""
-    *tensors, ctx.tile_size, isect_offsets, flatten_ids = inputs
+    *tensors, ctx.tile_size, isect_offsets, flatten_ids, ctx.max_alpha, distance, normal = inputs
+    ctx.channels = distance, normal
     _, alphas, last_ids = output
     ctx.set_materialize_grads(False)
     ctx.mark_non_differentiable(last_ids)
@@ -39,14 +40,14 @@ def keep_for_differentiating_rasterize_along_rays(
 
 
 def differentiate_rasterize_along_rays(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-    """Gradients of the operator's ten inputs."""
+    """Gradients of the operator's thirteen inputs."""
     v_colors, v_alphas, _ = gradients
     *tensors, isect_offsets, flatten_ids, alphas, last_ids = ctx.saved_tensors
     check_sums("Gaussians along rays", alphas)
     if v_colors is None:
         v_colors = alphas.new_zeros((*alphas.shape[:-1], tensors[2].shape[-1]))
-    given = (*tensors, ctx.tile_size, isect_offsets, flatten_ids, alphas, last_ids, v_colors, v_alphas)
-    found = torch.ops.splat.rasterize_along_rays_backward(*given)
+    inputs = (*tensors, ctx.tile_size, isect_offsets, flatten_ids, ctx.max_alpha, *ctx.channels)
+    found = torch.ops.splat.rasterize_along_rays_backward(*inputs, alphas, last_ids, v_colors, v_alphas)
     # The weight of the background in a pixel is its remaining transmittance.
     v_backgrounds = None if tensors[5] is None else (v_colors * (1 - alphas)).sum((1, 2))
-    return *found, None, v_backgrounds, None, None, None, None
+    return *found, None, v_backgrounds, *(None for _ in range(7))

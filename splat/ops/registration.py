@@ -257,6 +257,7 @@ def _rasterize_shapes(
     tile_size: int,
     isect_offsets: Tensor,
     flatten_ids: Tensor,
+    max_alpha: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Colours [I, H, W, D], alphas [I, H, W, 1] and the last Gaussian blended, i32 [I, H, W]."""
     images, channels = isect_offsets.shape[0], colors.shape[-1]
@@ -279,6 +280,7 @@ def _rasterize_backward_shapes(
     tile_size: int,
     isect_offsets: Tensor,
     flatten_ids: Tensor,
+    max_alpha: float,
     alphas: Tensor,
     last_ids: Tensor,
     v_colors: Tensor,
@@ -299,7 +301,7 @@ def _rasterize_backward_shapes(
 
 def keep_for_differentiating_rasterize(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     """Keep what `differentiate_rasterize` needs."""
-    *tensors, width, height, tile_size, isect_offsets, flatten_ids = inputs
+    *tensors, width, height, tile_size, isect_offsets, flatten_ids, ctx.max_alpha = inputs
     _, alphas, last_ids = output
     ctx.set_materialize_grads(False)
     ctx.mark_non_differentiable(last_ids)
@@ -310,7 +312,7 @@ def keep_for_differentiating_rasterize(ctx: Any, inputs: tuple[Any, ...], output
 def differentiate_rasterize(
     ctx: Any, v_colors: Tensor | None, v_alphas: Tensor | None, _v_last_ids: Tensor | None, absgrad_of: Any = None
 ) -> tuple[Tensor | None, ...]:
-    """Gradients of the operator's eleven inputs; also the attribute `absgrad` of the tensor `absgrad_of`."""
+    """Gradients of the operator's twelve inputs; also the attribute `absgrad` of the tensor `absgrad_of`."""
     *tensors, isect_offsets, flatten_ids, alphas, last_ids = ctx.saved_tensors
     backgrounds = tensors[4]
     if v_colors is None:
@@ -321,6 +323,7 @@ def differentiate_rasterize(
         *ctx.size,
         isect_offsets,
         flatten_ids,
+        ctx.max_alpha,
         alphas,
         last_ids,
         v_colors,
@@ -331,4 +334,4 @@ def differentiate_rasterize(
     if absgrad_of is not None:
         absgrad_of.absgrad = v_means2d_abs.reshape(absgrad_of.shape)
     given = None if backgrounds is None else v_backgrounds
-    return v_means2d, v_conics, v_features, v_opacities, given, None, None, None, None, None, None
+    return v_means2d, v_conics, v_features, v_opacities, given, *(None for _ in range(7))

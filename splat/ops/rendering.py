@@ -20,9 +20,9 @@ from .arguments import (
     without_ftheta,
 )
 from .autocast import in_float32
-from .checks import MAX_TILE_SIZE, check_tiles, check_values, one_of, positive_int, shaped
-from .defaults import EPS2D, FAR_PLANE, NEAR_PLANE
-from .features import Features, RayMode, refuse_newer
+from .checks import MAX_TILE_SIZE, check_tiles, check_values, checked_alpha, one_of, positive_int, shaped
+from .defaults import EPS2D, FAR_PLANE, MAX_ALPHA, NEAR_PLANE
+from .features import Features, RayMode, check_along_rays, refuse_newer
 from .intersection import Grid, Intersections
 from .meta import lazy_meta
 from .packing import SparseRows, Splats
@@ -69,6 +69,7 @@ def rasterization(
     viewmats_rs: Tensor | None = None,
     *,
     capacity: int | None = None,
+    max_alpha: float = MAX_ALPHA,
     extra_signals: Tensor | None = None,
     extra_signals_sh_degree: int | None = None,
     rays: Tensor | None = None,
@@ -113,7 +114,8 @@ def rasterization(
             depth is always 0. That of extra signals follows that of colours: [..., C, D + E], or E with depth alone.
         render_mode: "RGB" renders `colors`, "D" the accumulated depth :math:`\sum_i w_i z_i`, "ED" the
             expected depth :math:`\sum_i w_i z_i / \sum_i w_i`; "RGB+D" and "RGB+ED" append depth to the
-            colours as the last channel.
+            colours as the last channel. "d", "Ed", "RGB-d" and "RGB-Ed" of gsplat 1.6.0, with `with_eval3d`, have the
+            distance along the pixel's ray in its place.
         sparse_grad: gradients of means, quats, scales and covars are sparse COO tensors of the visible Gaussians;
             requires `packed` and no batch dimensions.
         absgrad: the backward pass sets `meta["means2d"].absgrad`, of the shape of means2d, to the sums over the pixels
@@ -149,6 +151,7 @@ def rasterization(
             one, nothing waits for a GPU, and a CUDA graph can capture the call. If `meta["n_pairs"]` is larger, the
             farthest Gaussians are missing in the images, and from 2**32 on all; on the CPU that is an error. None: as
             much as is needed.
+        max_alpha: not in gsplat: what an alpha is at most; 0.99 draws as gsplat 1.6 and Kerbl et al. (2023) do.
         extra_signals: of gsplat 1.6.0, like all that follow: [..., N, E] or [..., C, N, E] values with any E >= 1, or
             [N, K, E] with `extra_signals_sh_degree`, which are drawn into `meta["render_extra_signals"]`.
         extra_signals_sh_degree: 0 to 4: the signals are coefficients of spherical harmonics, evaluated as colours are,
@@ -156,7 +159,8 @@ def rasterization(
         rays: float32 [..., C, height, width, 6], with `with_eval3d` alone, in place of those of the cameras: origins
             and directions of any length, in world coordinates. A pixel whose direction is 0 shows the background.
         ut_params: UnscentedTransformParameters of `with_ut`; None for the usual ones.
-        return_normals: must be False.
+        return_normals: with `with_eval3d`, `meta["normals"]` are [..., C, height, width, 3] the normals, blended as
+            colours are: of each Gaussian the third axis of its rotation, on the side that the ray comes from.
         global_z_order: False, with `with_ut` alone, to sort by the distances of the centres from the camera, which are
             then the depth too, and by which ftheta cameras cull.
         lidar_coeffs: must be None.
@@ -183,9 +187,8 @@ def rasterization(
         colours that it would show. Its gradients by this image are 0.
 
     Raises:
-        NotImplementedError: for features of gsplat 1.6.0 that splat does not have: those marked "must be" above, and
-            the modes "d", "Ed", "RGB-d" and "RGB-Ed"; if Ks, a coefficient of a lens, viewmats_rs, or with
-            `with_eval3d` viewmats requires grad while grad mode is on.
+        NotImplementedError: for features of gsplat 1.6.0 that splat does not have: those marked "must be" above. If Ks,
+            a coefficient of a lens, viewmats_rs, or with `with_eval3d` viewmats requires grad while grad mode is on.
         TypeError: if a tensor is not float32 or a number is not one.
         ValueError: if a shape, device or value is wrong. The values of cameras on a GPU are not checked, because that
             would wait for the GPU.
@@ -194,15 +197,12 @@ def rasterization(
         IncompatibleArtifactError: if there are no usable kernels for this device.
     """
     refuse_newer(
-        render_mode,
-        return_normals=return_normals or None,
         global_z_order=None if global_z_order or with_ut else False,
         lidar_coeffs=lidar_coeffs,
         external_distortion_coeffs=external_distortion_coeffs,
         renderer_config=renderer_config,
     )
-    if rays is not None and not with_eval3d:
-        raise ValueError("rays needs with_eval3d=True, by which Gaussians are evaluated along rays; found False")
+    check_along_rays(with_eval3d, rays, return_normals, render_mode)
     if with_ut:
         from .projection_ut import checked_parameters  # not at the top: few programs need it
 
@@ -242,6 +242,7 @@ def rasterization(
     check_values(sizes.images, settings.height, settings.width, features.channels)
     check_sparse(sparse_grad, packed, sizes)
     capacity = checked_capacity(capacity, packed, distributed)
+    max_alpha = checked_alpha(max_alpha)
     cameras = None
     given = radial_coeffs, tangential_coeffs, thin_prism_coeffs, ftheta_coeffs, rolling_shutter, viewmats_rs
     if with_ut or with_eval3d or has_lens(given):
@@ -289,7 +290,9 @@ def rasterization(
         rows.fill(shown.visible.gaussian_ids)
 
     drawn = features.with_depth(drawn_colors, splats.depths)
-    images, alphas = _blend(splats, drawn, features.backgrounds, lists, sizes, settings, grid, absgrad, gaussians, rays)
+    images, alphas, normals = _blend(
+        splats, drawn, features, lists, sizes, settings, grid, absgrad, gaussians, rays, return_normals, max_alpha
+    )
     images, signal_images = features.apart(images, alphas)
     meta: dict[str, Any] = {
         **shown.meta(projected),
@@ -301,6 +304,7 @@ def rasterization(
         "n_cameras": sizes.cameras,
         "n_invalid": invalid,
         **signal_images,
+        **normals,
     }
     return images, alphas, lazy_meta(meta)
 
@@ -308,7 +312,7 @@ def rasterization(
 def _blend(
     splats: Splats,
     drawn: Tensor,
-    backgrounds: Tensor | None,
+    features: Features,
     lists: Intersections,
     sizes: Sizes,
     settings: ProjectionSettings,
@@ -316,21 +320,29 @@ def _blend(
     absgrad: bool,
     gaussians: GaussianParameters,
     rays: Tensor | None,
-) -> tuple[Tensor, Tensor]:
-    """The images and their opacities; of the Gaussians in space if there are rays, else of the splats."""
+    with_normals: bool,
+    max_alpha: float,
+) -> tuple[Tensor, Tensor, dict[str, Any]]:
+    """The images, their opacities, and the normals for `meta`; of the Gaussians in space if there are rays, else of the
+    splats.
+    """
     tile_size, tile_width, tile_height = grid
     _, flatten_ids, offsets = lists
     listed = shaped(offsets, *sizes.batch, sizes.cameras, tile_height, tile_width), flatten_ids
     if rays is not None:
         from .pixels_eval3d import draw_along_rays  # few programs need it
 
-        return draw_along_rays(gaussians, rays, drawn, splats.opacities, tile_size, *listed, backgrounds, None)
-    return rasterize(
+        images, alphas, normals = draw_along_rays(
+            gaussians, rays, drawn, splats.opacities, tile_size, *listed, features.backgrounds, max_alpha,
+            features.along_rays, with_normals,
+        )  # fmt: skip
+        return images, alphas, {} if normals is None else {"normals": normals}
+    images, alphas = rasterize(
         splats.means2d,
         splats.conics,
         drawn,
         splats.opacities,
-        backgrounds,
+        features.backgrounds,
         None,
         settings.width,
         settings.height,
@@ -338,7 +350,9 @@ def _blend(
         *listed,
         packed=splats.visible is not None,
         absgrad=absgrad,
+        max_alpha=max_alpha,
     )
+    return images, alphas, {}
 
 
 def _kind(value: object) -> str:

@@ -10,8 +10,8 @@ from torch.nn.functional import normalize, pad
 
 from .arguments import RENDER_MODES, ProjectionSettings, RenderMode, Sizes, check_colors, check_scene
 from .autocast import in_float32
-from .checks import MAX_TILE_SIZE, check_tiles, check_values, one_of, positive_int
-from .defaults import EPS2D, FAR_PLANE, NEAR_PLANE
+from .checks import MAX_TILE_SIZE, check_tiles, check_values, checked_alpha, one_of, positive_int
+from .defaults import EPS2D, FAR_PLANE, MAX_ALPHA, NEAR_PLANE
 from .harmonics import spherical_harmonics
 from .intersection import intersect
 from .meta import lazy_meta
@@ -48,6 +48,8 @@ def rasterization_2dgs(
     absgrad: bool = False,
     distloss: bool = False,
     depth_mode: DepthMode = "expected",
+    *,
+    max_alpha: float = MAX_ALPHA,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor, Tensor, dict[str, Any]]:
     """Render N flat Gaussians into the images of C cameras (Huang et al., *2D Gaussian Splatting*, 2024).
 
@@ -77,6 +79,7 @@ def rasterization_2dgs(
         absgrad: as for `rasterization`.
         distloss: whether the distortion is computed; needs a depth in `render_mode`.
         depth_mode: the depth that `surf_normals` are of, "expected" or "median".
+        max_alpha: as for `rasterization`.
 
     Returns:
         The images [..., C, height, width, X] as of `rasterization`; opacities [..., C, height, width, 1]; normals
@@ -112,6 +115,7 @@ def rasterization_2dgs(
     channels = (colors.shape[-1] if renders_color else 0) + renders_depth
     check_values(sizes.images, settings.height, settings.width, channels)
     check_sparse(sparse_grad, packed, sizes)
+    max_alpha = checked_alpha(max_alpha)
 
     discs = project_discs(means, quats, scales, viewmats, Ks, sizes, settings, sparse_grad)
     visible = discs.visible
@@ -131,8 +135,9 @@ def rasterization_2dgs(
     densify = torch.zeros_like(means2d, requires_grad=True)
     size = settings.width, settings.height, tile_size
     given = means2d, ray_transforms, drawn, shown_opacities, normals, densify
+    drawn_lists = listed["isect_offsets"], listed["flatten_ids"]
     images, alphas, image_normals, distortions, medians = rasterize_2dgs(
-        *given, size, listed["isect_offsets"], listed["flatten_ids"], backgrounds, None, packed, absgrad, distloss
+        *given, size, *drawn_lists, backgrounds, None, packed, absgrad, distloss, max_alpha
     )
     if render_mode.endswith("ED"):
         images = torch.cat([images[..., :-1], images[..., -1:] / alphas.clamp_min(1e-10)], dim=-1)

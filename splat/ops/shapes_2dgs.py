@@ -10,7 +10,7 @@ from torch import Tensor
 
 def rasterize_2dgs_shapes(means2d: Tensor, ray_transforms: Tensor, colors: Tensor, *others: Any) -> tuple[Tensor, ...]:
     """Colours [I, H, W, D]; alphas, distortions (or size 0), medians, depth sums [I, H, W, 1]; and i32 [I, H, W]."""
-    width, height, _, isect_offsets, _, distloss = others[-6:]
+    width, height, _, isect_offsets, *_, distloss = others[-7:]
     pixels = (isect_offsets.shape[0], height, width)
     return (
         means2d.new_empty((*pixels, colors.shape[-1])),

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 import splat
+from splat.ops.defaults import MAX_ALPHA
 
 Arguments = dict[str, Any]
 IMAGES = ("colors", "alphas", "normals", "distortions", "medians")
@@ -63,6 +64,7 @@ def disc_arguments(
     packed: bool = False,
     has_background: bool = True,
     has_masks: bool = False,
+    max_alpha: float = MAX_ALPHA,
 ) -> Arguments:
     """Arguments of `rasterize_to_pixels_2dgs`."""
     generator = torch.Generator().manual_seed(seed + 1)
@@ -95,6 +97,7 @@ def disc_arguments(
         "masks": torch.rand(offsets.shape, generator=generator) < 0.7 if has_masks else None,
         "packed": packed,
         "distloss": True,
+        "max_alpha": max_alpha,
     }
 
 
@@ -103,7 +106,7 @@ def operands(arguments: Arguments) -> list[Any]:
     flat = arguments["means2d"].shape[:-1]
     values = [arguments["means2d"], arguments["ray_transforms"].reshape(*flat, 9), arguments["colors"]]
     values += [arguments["opacities"], arguments["colors"][..., -1].contiguous(), arguments["backgrounds"]]
-    names = ("masks", "image_width", "image_height", "tile_size", "isect_offsets", "flatten_ids")
+    names = ("masks", "image_width", "image_height", "tile_size", "isect_offsets", "flatten_ids", "max_alpha")
     return [*values, *(arguments[name] for name in names)]
 
 
@@ -130,7 +133,7 @@ def blend(arguments: Arguments) -> Blended:
             tiles.append([])
         if column == 0:
             tiles[-1].append([])
-        tiles[-1][-1].append(_blend_tile(flat, ids, x, y, background))
+        tiles[-1][-1].append(_blend_tile(flat, ids, x, y, background, arguments["max_alpha"]))
     rows = [[[torch.cat(parts, 1) for parts in zip(*line, strict=True)] for line in image] for image in tiles]
     whole = [[torch.cat(parts, 0) for parts in zip(*image, strict=True)] for image in rows]
     *images, doubtful = (torch.stack(parts) for parts in zip(*whole, strict=True))
@@ -138,7 +141,7 @@ def blend(arguments: Arguments) -> Blended:
 
 
 def _blend_tile(
-    flat: dict[str, Tensor], ids: list[int], x: Tensor, y: Tensor, background: Tensor | None
+    flat: dict[str, Tensor], ids: list[int], x: Tensor, y: Tensor, background: Tensor | None, max_alpha: float
 ) -> tuple[Tensor, ...]:
     """The images of one tile, and which of its pixels are doubtful."""
     x, y = x.to(flat["means2d"].dtype), y.to(flat["means2d"].dtype)
@@ -153,7 +156,7 @@ def _blend_tile(
         point = hits[..., :2] / hits[..., 2].where(~parallel, 1.0)[..., None]
         dx, dy = flat["means2d"][i, 0] - x, flat["means2d"][i, 1] - y
         on_disc, on_filter = point.square().sum(-1), 2 * (dx * dx + dy * dy)
-        alphas = (flat["opacities"][i] * torch.exp(-torch.minimum(on_disc, on_filter) / 2)).clamp(max=0.999)
+        alphas = (flat["opacities"][i] * torch.exp(-torch.minimum(on_disc, on_filter) / 2)).clamp(max=max_alpha)
         seen = (alphas >= 1 / 255) & ~parallel & ~done
         after = left * (1 - alphas)
         doubtful = doubtful | ~done & ((alphas - 1 / 255).abs() < 1e-6) | seen & ((after - 1e-4).abs() < 1e-7)

@@ -8,6 +8,8 @@ import torch
 from scenes import random_scene
 from torch import Tensor
 
+from splat.ops.defaults import MAX_ALPHA
+
 OPS = torch.ops.splat
 PARAMETERS = ("means2d", "conics", "colors", "opacities", "backgrounds")
 Arguments = dict[str, Any]
@@ -25,6 +27,7 @@ def gaussians(
     packed: bool = False,
     has_background: bool = True,
     has_masks: bool = False,
+    max_alpha: float = MAX_ALPHA,
 ) -> Arguments:
     """Arguments of rasterize: random Gaussians in the plane of each image."""
     generator = torch.Generator().manual_seed(seed)
@@ -86,6 +89,7 @@ def gaussians(
         "tile_size": tile_size,
         "isect_offsets": offsets,
         "flatten_ids": flatten_ids,
+        "max_alpha": max_alpha,
     }
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 import splat
+from splat.ops.defaults import MAX_ALPHA
 
 Arguments = dict[str, Any]
 LEAVES = ("means", "frames", "colors", "opacities", "backgrounds")
@@ -45,8 +46,9 @@ def ray_arguments(
     tile_size: int = 16,
     has_background: bool = True,
     has_masks: bool = False,
+    **more: Any,
 ) -> Arguments:
-    """Arguments of `rasterize_along_rays`: two cameras, with all Gaussians in the lists of all tiles."""
+    """Arguments of `rasterize_along_rays`: two cameras, with all Gaussians in the lists of all tiles; and `more`."""
     generator = torch.Generator().manual_seed(seed)
 
     def uniform(low: float, high: float, *shape: int) -> Tensor:
@@ -68,7 +70,7 @@ def ray_arguments(
     return {
         "means": means,
         "frames": rotations.mT / scales[..., None],
-        "colors": torch.rand(2, count, channels, generator=generator),
+        "colors": torch.rand(2, count, channels, generator=generator) - 0.5 * ("normal_channel" in more),
         "opacities": uniform(*opacities, 2, count),
         "rays": made,
         "tile_size": tile_size,
@@ -76,13 +78,17 @@ def ray_arguments(
         "flatten_ids": flatten_ids,
         "backgrounds": torch.rand(2, channels, generator=generator) if has_background else None,
         "masks": torch.rand(2, rows, columns, generator=generator) < 0.7 if has_masks else None,
-    }
+        "max_alpha": MAX_ALPHA,
+        "distance_channel": None,
+        "normal_channel": None,
+    } | more
 
 
 def ray_operands(arguments: Arguments) -> Arguments:
     """Those of the operator, in its order."""
     order = ("means", "frames", "colors", "opacities", "rays", "backgrounds", "masks", "tile_size", "isect_offsets")
-    given = {name: arguments[name] for name in (*order, "flatten_ids")}
+    order = *order, "flatten_ids", "max_alpha", "distance_channel", "normal_channel"
+    given = {name: arguments[name] for name in order}
     return given | {name: arguments[name][None] for name in ("means", "frames")}
 
 
@@ -104,17 +110,37 @@ def blend_along_rays(given: Arguments) -> tuple[Tensor, Tensor, Tensor]:
         u = torch.einsum("nij,nhwj->nhwi", given["frames"][numbers], origins - given["means"][numbers, None, None])
         g = torch.einsum("nij,hwj->nhwi", given["frames"][numbers], directions + ~drawn[..., None])
         across = torch.linalg.cross(u, g).square().sum(-1) / g.square().sum(-1)
-        alpha = (given["opacities"][image, numbers, None, None] * torch.exp(-across / 2)).clamp(max=0.999)
+        unclamped = given["opacities"][image, numbers, None, None] * torch.exp(-across / 2)
+        alpha = unclamped.clamp(max=given["max_alpha"])
         seen = (alpha >= 1 / 255) & drawn
         after = torch.cumprod(1 - torch.where(seen, alpha, 0.0), 0)
         blended = seen & (after > 1e-4)
         left = torch.cumprod(1 - torch.where(blended, alpha, 0.0), 0)
         before = torch.cat([torch.ones_like(drawn, dtype=left.dtype)[None], left])
         weights = torch.where(blended, alpha, 0.0) * before[:-1]
-        colors[place] = torch.einsum("nhw,nc->hwc", weights, given["colors"][image, numbers])
+        shown = _shown(given, given["colors"][image, numbers], u, g, directions)
+        colors[place] = torch.einsum("nhw,nhwc->hwc", weights, shown)
         if given["backgrounds"] is not None:
             colors[place] = colors[place] + before[-1, ..., None] * given["backgrounds"][image]
         alphas[place] = 1 - before[-1, ..., None]
-        near = ((alpha - 1 / 255).abs() < 1e-6) | ((after - 1e-4).abs() < 1e-7) | ((alpha - 0.999).abs() < 1e-7)
+        near = (
+            ((alpha - 1 / 255).abs() < 1e-6)
+            | ((after - 1e-4).abs() < 1e-7)
+            | ((unclamped - given["max_alpha"]).abs() < 1e-7)
+        )
         doubtful[place] = (near & (before[:-1] > 1e-4) & drawn).any(0)
     return colors, alphas, doubtful
+
+
+def _shown(given: Arguments, colors: Tensor, u: Tensor, g: Tensor, directions: Tensor) -> Tensor:
+    """What Gaussians [n, D] show in the pixels of a tile, [n, H, W, D]."""
+    distance, normal = given.get("distance_channel"), given.get("normal_channel")
+    shown = colors[:, None, None].expand(*u.shape[:-1], -1).clone()
+    if normal is not None:
+        normals = shown[..., normal : normal + 3]
+        away = (normals * directions).sum(-1, keepdim=True) > 0
+        shown[..., normal : normal + 3] = torch.where(away, -normals, normals)
+    if distance is not None:
+        nearest = (u * g).sum(-1) / g.square().sum(-1)
+        shown[..., distance] = nearest.abs() * directions.norm(dim=-1)
+    return shown

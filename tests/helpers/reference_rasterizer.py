@@ -571,7 +571,13 @@ class Blended:
 
 
 def blend(
-    means2d: Tensor, conics: Tensor, colors: Tensor, opacities: Tensor, background: Tensor, pixels: Tensor
+    means2d: Tensor,
+    conics: Tensor,
+    colors: Tensor,
+    opacities: Tensor,
+    background: Tensor,
+    pixels: Tensor,
+    max_alpha: float = ALPHA_MAX,
 ) -> Blended:
     """Blend projected Gaussians [G, ...], near to far, into pixels [P, 2].
 
@@ -582,7 +588,7 @@ def blend(
     a, b, c = conics.unbind(-1)
     raw = opacities * torch.exp(-(0.5 * (a * dx * dx + c * dy * dy) + b * dx * dy))
     seen = raw >= ALPHA_MIN
-    alpha = torch.where(seen, raw.clamp(max=ALPHA_MAX), 0.0)
+    alpha = torch.where(seen, raw.clamp(max=max_alpha), 0.0)
     ones = torch.ones(len(pixels), 1, dtype=torch.float64)
     after = (1 - alpha).cumprod(1)
     before = torch.cat([ones, after], dim=1)
@@ -591,7 +597,7 @@ def blend(
     weight = torch.where(blended, alpha * before[:, :-1], 0.0)
     left = before.gather(1, end[:, None])
     image = (weight[..., None] * colors).sum(1) + left * background
-    near = [(raw / ALPHA_MIN - 1).abs() < 1e-5, (raw / ALPHA_MAX - 1).abs() < 1e-5, _near_end(after, seen)]
+    near = [(raw / ALPHA_MIN - 1).abs() < 1e-5, (raw / max_alpha - 1).abs() < 1e-5, _near_end(after, seen)]
     return Blended(image, 1 - left, torch.stack(near).any(0).any(1))
 
 
