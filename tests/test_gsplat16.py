@@ -235,8 +235,8 @@ def test_distances_and_normals_need_rays(changes: dict[str, Any]) -> None:
 def test_alphas_end_where_a_caller_wants(way: dict[str, Any]) -> None:
     given = scene() | {"opacities": (torch.arange(N) == 0).float(), "scales": torch.full((N, 3), 0.5)}
     for most in (0.9, 0.4):
-        assert rasterization(**given | way, max_alpha=most)[1].max() == pytest.approx(most)
-        assert rasterization_2dgs(**given, max_alpha=most)[1].max() == pytest.approx(most)
+        assert rasterization(**given | way, max_alpha=most)[1].max().item() == pytest.approx(most)
+        assert rasterization_2dgs(**given, max_alpha=most)[1].max().item() == pytest.approx(most)
     with pytest.raises(ValueError, match="max_alpha must be from 1/255, the smallest that is drawn, to"):
         rasterization(**given | way, max_alpha=1)
 

@@ -29,7 +29,6 @@ NOT_OF_GSPLAT = (
 FUNCTIONS = [name for name in splat.__all__ if inspect.isfunction(getattr(splat, name)) and name not in NOT_OF_GSPLAT]
 # Values that gsplat 1.6.0 takes.
 UNSUPPORTED = {
-    "return_normals": True,
     "lidar_coeffs": object(),
     "external_distortion_coeffs": object(),
     "renderer_config": object(),

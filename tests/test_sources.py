@@ -12,6 +12,8 @@ import pytest
 from folders import REPOSITORY
 from programs import find_optional
 
+from splat.ops.defaults import MAX_ALPHA
+
 pytestmark = pytest.mark.once
 
 CSRC = REPOSITORY / "csrc"
@@ -155,7 +157,13 @@ def test_every_source_is_compiled() -> None:
     assert listed == {str(path.relative_to(CSRC)) for path in SOURCES if path.suffix in {".cpp", ".cu"}}
 
 
-@pytest.mark.parametrize("literal", ["255", "0.999f", "3.33f"])
+@pytest.mark.parametrize("literal", ["255", "3.33f"])
 def test_constants_of_the_picture_are_written_once(literal: str) -> None:
     pattern = re.compile(rf"(?<![\w.]){re.escape(literal)}(?!\w)|(?<![\w.]){re.escape(literal)}\.0f")
     assert [path.name for path in SOURCES if pattern.search(code(path))] == ["constants.h"]
+
+
+def test_the_page_ends_alphas_where_the_kernels_do() -> None:
+    shader = (REPOSITORY / "splat" / "page" / "gaussians.frag").read_text()
+    assert f"min({MAX_ALPHA}, " in shader
+    assert not any("0.999" in code(path) for path in SOURCES)

@@ -206,8 +206,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       if (!(next > kMinTransmittance)) continue;
       drawn[p] = next;
       last[p] = place;
-      Shown shown;
-      if (shows) shown = shown_in(in, colors, blend.view, patch.rays[p]);
+      const Shown shown = shows ? shown_in(in, colors, blend.view, patch.rays[p]) : Shown{};
 #pragma unroll
       for (int k = 0; k < kRayChannels; ++k) {
         if (k >= channels) break;
@@ -280,8 +279,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     for (int p = 0; p < kLanePixels; ++p) {
       if (!blend[p].visible) continue;
       const float odds = blend[p].alpha / (1.0f - blend[p].alpha), weight = odds * transmittance[p];
-      Shown shown;
-      if (shows) shown = shown_in(in, colors, blend[p].view, patch.rays[p]);
+      const Shown shown = shows ? shown_in(in, colors, blend[p].view, patch.rays[p]) : Shown{};
       float product = 0.0f;
 #pragma unroll
       for (int k = 0; k < kRayChannels; ++k) {

@@ -136,7 +136,7 @@ SPLAT_HD void add_ray_sums(const RayGaussian& g, const RayView<Real>& view, cons
   const Real &x = view.g.x, &y = view.g.y, &z = view.g.z;
   Real t, by_u[3];
   if (kMoving) {
-    const Three<Real>&u = view.u, &w = view.across;
+    const Three<Real>& w = view.across;
     const Real scale = -slope * view.inverse;
     t = nearest_behind(view);
     by_u[0] = scale * (y * w.z - z * w.y);

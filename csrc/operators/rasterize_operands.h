@@ -87,8 +87,8 @@ inline RasterizeOperands check_rasterize(const std::optional<Tensor>& means2d, c
       static_cast<float>(max_alpha),
       grid,
   };
-  STD_TORCH_CHECK(p.max_alpha >= kMinAlpha && p.max_alpha < 1.0f, "max_alpha must be between 1/255 and 1, found ",
-                  max_alpha);
+  STD_TORCH_CHECK(p.max_alpha >= kMinAlpha && p.max_alpha < 1.0f, "max_alpha must be at least ", kMinAlpha,
+                  " and below 1, found ", max_alpha);
   check_tile_count(images, grid.columns, grid.rows);
   return p;
 }

@@ -1,8 +1,8 @@
 """splat's functions in the modules of the installed gsplat, in place of those that compute; for `splat.as_gsplat`.
 
 Everything else there, such as strategies, exporter and helpers, stays, and gets splat's functions where it imports
-them. gsplat 1.5.3 has splat's parameters and shapes, 1.6 in another order. For those of earlier releases a function
-takes the parameters that gsplat's own has, and returns its shapes.
+them. gsplat 1.5.3 has splat's parameters and shapes, 1.6 in another order, with alphas up to 0.99. For those of earlier
+releases a function takes the parameters that gsplat's own has, and returns its shapes.
 """
 
 from __future__ import annotations
@@ -100,10 +100,10 @@ def listing() -> list[str]:
                 raise
     replaced["fused_ssim.fused_ssim"] = "splat.fused_ssim"  # by `at_start`
     version = import_module("gsplat.version").__version__
-    title = f"gsplat {version}, with splat {splat.__version__}:"
-    if _release(version) >= (1, 6):
-        title = f"{title} alphas end at 0.999, as in gsplat 1.5.3, not at 0.99: pictures differ by up to 0.05"
-    return [title, *(f"  {name:<60} {ours}" for name, ours in replaced.items())]
+    return [
+        f"gsplat {version}, with splat {splat.__version__}:",
+        *(f"  {name:<60} {ours}" for name, ours in replaced.items()),
+    ]
 
 
 def _release(version: str) -> tuple[int, ...]:
@@ -123,6 +123,8 @@ def _fitted(theirs: Callable[..., Any], ours: Callable[..., Any], release: tuple
     name, one_radius = theirs.__name__, release < (1, 5)
     if one_radius and name == "rasterization":
         ours = gsplat14.rasterization
+    if release >= (1, 6) and "max_alpha" in inspect.signature(ours).parameters:
+        ours = functools.partial(ours, max_alpha=0.99)
     signature = inspect.signature(theirs)
 
     @functools.wraps(theirs)
