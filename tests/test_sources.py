@@ -166,4 +166,3 @@ def test_constants_of_the_picture_are_written_once(literal: str) -> None:
 def test_the_page_ends_alphas_where_the_kernels_do() -> None:
     shader = (REPOSITORY / "splat" / "page" / "gaussians.frag").read_text()
     assert f"min({MAX_ALPHA}, " in shader
-    assert not any("0.999" in code(path) for path in SOURCES)
