@@ -260,7 +260,9 @@ int32_t rasterize_rays_backward(const RayScene& scene, const BlockJob& job, cons
     return walk_block<0, RaySums, RayBatch<true, true>>(scene, job, block, gradients, filled, scratch);
   }
   if (block.moving) return walk_block<0, RaySums, RayBatch<true, false>>(scene, job, block, gradients, filled, scratch);
-  if (scene.channels == 3) return walk_block<3, RaySums, RayBatch<false, false>>(scene, job, block, gradients, filled, scratch);
+  if (scene.channels == 3) {
+    return walk_block<3, RaySums, RayBatch<false, false>>(scene, job, block, gradients, filled, scratch);
+  }
   return walk_block<0, RaySums, RayBatch<false, false>>(scene, job, block, gradients, filled, scratch);
 }
 

@@ -176,8 +176,8 @@ static int32_t start_surfels_backward(const SurfelScene& scene, const BlockJob& 
 
 // Visits a disc in one row: adds to the sums, and updates the row from behind the disc to in front of it.
 SPLAT_HD void walk_surfel(const PlacedSurfel& placed, const float* color, float depth, int32_t index, float y,
-                          const PixelCentres& centres, int channels, float max_alpha, const Floats* v_colors, SurfelBackwardRow& pixels,
-                          Floats (*sums)[kChunks], Floats* v_color_sums) {
+                          const PixelCentres& centres, int channels, float max_alpha, const Floats* v_colors,
+                          SurfelBackwardRow& pixels, Floats (*sums)[kChunks], Floats* v_color_sums) {
   for (int k = 0; k < kChunks; ++k) {
     const SurfelAlpha a = surfel_alpha(placed, y, k, at_least(pixels.last[k], index), max_alpha);
     if (!any(a.visible)) continue;
