@@ -724,6 +724,18 @@ def test_without_them_a_picture_differs_by_rounding(channels: int, instruction_s
     assert (found_last != expected_last).double().mean() < 1e-4
 
 
+@pytest.mark.parametrize("name", ["avx2", "avx512"])
+@pytest.mark.parametrize("operator", ["project", "project_backward"])
+def test_every_instruction_set_projects_to_the_same_bits(
+    operator: str, name: str, instruction_set: Callable[[str], str]
+) -> None:
+    arguments = EXAMPLES[operator]()
+    select_or_skip(instruction_set, "baseline")
+    expected = getattr(OPS, operator)(**arguments)
+    select_or_skip(instruction_set, name)
+    assert_same(getattr(OPS, operator)(**arguments), expected)
+
+
 def test_instruction_set_must_be_known(instruction_set: Callable[[str], str]) -> None:
     with pytest.raises(RuntimeError, match="must be baseline, avx2 or avx512; found avx"):
         instruction_set("avx")

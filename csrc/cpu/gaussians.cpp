@@ -1,7 +1,10 @@
 // The operators on single Gaussians on the CPU.
+#include <algorithm>
 #include <atomic>
 
 #include "functions.h"
+#include "gaussian_rows.h"
+#include "instruction_set.h"
 #include "parallel.h"
 
 namespace splat {
@@ -21,32 +24,15 @@ std::vector<CameraParameters> load_cameras(const ProjectInputs& in) {
 // so that sums are always made in the same order.
 constexpr int64_t kChunk = 1024;
 
-// A sum over one chunk, or over all chunks.
-struct PoseSum {
-  double rows[12] = {};  // of the viewmat's first three rows, row-major
-
-  void add(const PoseGradient& v) {
-    const float by_row[3] = {v.translation.x, v.translation.y, v.translation.z};
-    for (int row = 0; row < 3; ++row) {
-      rows[4 * row] += v.rotation.rows[row].x;
-      rows[4 * row + 1] += v.rotation.rows[row].y;
-      rows[4 * row + 2] += v.rotation.rows[row].z;
-      rows[4 * row + 3] += by_row[row];
-    }
-  }
-};
-
 }  // namespace
 
 int64_t project(const ProjectInputs& in, const ProjectionRows& out) {
   const std::vector<CameraParameters> cameras = load_cameras(in);
+  const auto project_rows = SPLAT_FOR_INSTRUCTION_SET(project_rows);
   std::atomic<int64_t> invalid{0};
   for (int64_t image = 0; image < in.images; ++image) {
-    const CameraParameters& camera = cameras[image];
     parallel_for(in.count, 1024, [&](int64_t begin, int64_t end) {
-      int64_t found = 0;
-      for (int64_t i = begin; i < end; ++i) found += !project_row(camera, in, image * in.count + i, i, out);
-      invalid += found;
+      invalid += project_rows(cameras[image], in, image, begin, end, out);
     });
   }
   return invalid;
@@ -55,26 +41,17 @@ int64_t project(const ProjectInputs& in, const ProjectionRows& out) {
 void project_backward(const ProjectInputs& in, const ProjectionGradientRows& gradients, const GaussianGradients& out,
                       float* v_coeffs, float* v_viewmats) {
   const std::vector<CameraParameters> cameras = load_cameras(in);
+  const auto project_rows_backward = SPLAT_FOR_INSTRUCTION_SET(project_rows_backward);
   const int64_t chunks = divide_up(in.count, kChunk);
   std::vector<PoseSum> poses(static_cast<size_t>(chunks * in.images));
   parallel_dynamic(chunks, 1, [&](int64_t, int64_t chunk) {
-    PoseSum* const pose_sums = poses.data() + chunk * in.images;
-    const int64_t last = chunk * kChunk + kChunk;
-    for (int64_t i = chunk * kChunk; i < (last < in.count ? last : in.count); ++i) {
-      const GaussianParameters gaussian = gaussian_at(in.gaussians, i);
-      GaussianGradient sums = {};
-      for (int64_t image = 0; image < in.images; ++image) {
-        PoseGradient pose;
-        const bool seen = project_row_backward(cameras[image], in.settings, gaussian, in.harmonics, gradients,
-                                               image * in.count + i, i, sums, pose, v_coeffs);
-        if (seen && v_viewmats != nullptr) pose_sums[image].add(pose);
-      }
-      finish_backward(gaussian, in.harmonics, sums, i, out, v_coeffs);
-    }
+    const int64_t begin = chunk * kChunk, end = std::min(begin + kChunk, in.count);
+    project_rows_backward(cameras.data(), in, gradients, begin, end, out, v_coeffs,
+                          v_viewmats == nullptr ? nullptr : poses.data() + chunk * in.images);
   });
 
   for (int64_t image = 0; v_viewmats != nullptr && image < in.images; ++image) {
-    PoseSum total;
+    PoseSum total = {};
     for (int64_t chunk = 0; chunk < chunks; ++chunk) {
       for (int k = 0; k < 12; ++k) total.rows[k] += poses[chunk * in.images + image].rows[k];
     }

@@ -40,11 +40,20 @@ std::vector<DepthEntry> sorted_by_depth(const IntersectInputs& in) {
   return entries;
 }
 
+void prefetch(const IntersectInputs& in, int64_t i) {
+  __builtin_prefetch(in.means + 2 * i);
+  __builtin_prefetch(in.radii + 2 * i);
+  __builtin_prefetch(in.conics + 3 * i);
+  __builtin_prefetch(in.opacities + i);
+}
+
 // Calls visit(run), in order, for each row of tiles that one of entries [begin, end) reaches.
 template <class Visit>
 void for_each_run(const IntersectInputs& in, const std::vector<DepthEntry>& entries, int64_t begin, int64_t end,
                   const Visit& visit) {
+  constexpr int64_t kAhead = 16;  // by depth, Gaussians are scattered in memory
   for (int64_t e = begin; e < end; ++e) {
+    if (e + kAhead < end) prefetch(in, entries[e + kAhead].index);
     const int32_t index = entries[e].index;
     const TileReach reach = reach_of(in, index);
     const int64_t image_start = image_of(in, index) * tiles_per_image(in.grid);
