@@ -116,7 +116,7 @@ def test_objects_of_instruction_sets_define_their_functions_alone(path: Path, tm
     )
     symbols = [line.split(maxsplit=2) for line in listed.stdout.splitlines()]
     functions = sorted(symbol.partition("(")[0] for _, kind, symbol in symbols if kind in "TtWw")
-    loops = ("image_loss_strip", "rasterize_block", "rasterize_rays", "rasterize_surfels")
+    loops = ("image_loss_strip", "project_rows", "rasterize_block", "rasterize_rays", "rasterize_surfels")
     assert functions == [f"splat::{name}::{loop}{suffix}" for loop in loops for suffix in ("", "_backward")]
 
 
