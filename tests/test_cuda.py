@@ -124,9 +124,10 @@ def test_images_and_gradients_are_those_of_the_reference(name: str) -> None:
         assert_near(means2d_abs, case.absolute.means2d, case.absolute.means2d, "absgrad")
 
 
+@pytest.mark.parametrize("shown", [{}, {"channels": 7, "distance_channel": 3, "normal_channel": 4}])
 @pytest.mark.parametrize("rays", ["pinhole", "lens", "rolling"])
-def test_images_along_rays_and_their_gradients_are_those_of_the_reference(rays: str) -> None:
-    given = ray_arguments(1, rays=rays)
+def test_images_along_rays_and_their_gradients_are_those_of_the_reference(rays: str, shown: dict[str, int]) -> None:
+    given = ray_arguments(1, rays=rays, **shown)
     *expected, doubtful = blend_along_rays(given)
     v = blending_checks.random_v(expected, doubtful)
     moved = on(DEVICE, given)
