@@ -29,6 +29,7 @@ class FitJob:
     appearance: str
     refine_cameras: bool
     images: Path | None
+    lenses: str
     masks: Path | None
     downscale: int
     max_size: int | None
@@ -61,6 +62,7 @@ def fit_job(args: argparse.Namespace, device: torch.device) -> FitJob:
         appearance=args.appearance,
         refine_cameras=args.refine_cameras,
         images=args.images,
+        lenses=args.lenses,
         masks=args.masks,
         downscale=args.downscale,
         max_size=args.max_size or (size.max_size if args.downscale == 1 else None),
