@@ -23,7 +23,7 @@ from splat.commands.fit_job import fit_job
 from splat.commands.fit_work import read_pictures
 from splat.fit.camera_corrections import CameraCorrections
 from splat.fit.checkpoints import digest_of, resume, write_checkpoint
-from splat.fit.drawn_lenses import AS_TAKEN, DrawnLens, drawn_lens
+from splat.fit.drawn_lenses import AS_TAKEN, DrawnLens, drawn_lens, intrinsics
 from splat.fit.photograph_views import Preparation, photograph_views
 from splat.fit.shards import Shards
 from splat.fit.training import FitOptions, Trainer
@@ -226,25 +226,23 @@ DRAWN = {
 @pytest.mark.parametrize("model", [name for name in LENS_MODELS if "PINHOLE" not in name])
 def test_the_lenses_that_are_drawn_show_points_where_colmap_does(model: str) -> None:
     names = LENS_MODELS[model].parameters
-    small = {name: 0.01 * (index - 6) for index, name in enumerate(names) if name[0] not in "fcwh"}
-    lens = lens_of(model, (400, 300), {"f": 200.0, "fx": 200.0, "fy": 210.0, "cx": 190.0, "cy": 160.0, **small}, "a")
+    small = {name: 0.01 * (index - 5.5) for index, name in enumerate(names) if name[0] not in "fcwh"}
+    lens = lens_of(model, (320, 240), {"f": 80.0, "fx": 80.0, "fy": 84.0, "cx": 150.0, "cy": 130.0, **small}, "a")
     found = drawn_lens(lens.distortion)
     assert (found is not None) == (model in DRAWN)
     if not found:
         return
-    x, y = np.array([[0.3, 0.5], [-0.2, 0.1], [0.6, -0.4]]).T
+    x, y = np.array([[0.3, 0.5], [-0.8, 0.1], [1.0, -0.9]]).T * (3 if "FISHEYE" in model else 0.6)
     expected = np.stack(lens.distortion.bend(x, y)).T * (lens.fx, lens.fy) + (lens.cx, lens.cy)
-    K = torch.tensor([[lens.fx, 0, lens.cx], [0, lens.fy, lens.cy], [0, 0, 1]])
+    K = intrinsics(lens).float()
     means = torch.tensor(np.stack([x, y, np.ones(3)], axis=1)).float()
-    scene = Gaussians(
-        means, torch.eye(4)[:1].expand(3, 4), torch.full((3, 3), 0.01), torch.ones(3), torch.ones(3, 1, 3)
-    )
-    views = Views((torch.zeros(300, 400, 3),), torch.eye(4)[None], K[None], means, means, lenses=(found,))
-    for row in range(3):
-        image = render(Gaussians(*(each[row : row + 1] for each in scene.tensors)), views, 0, 0)[0].mean(dim=-1)
-        down, across = torch.meshgrid(torch.arange(300) + 0.5, torch.arange(400) + 0.5, indexing="ij")
-        middle = [float((image * places).sum() / image.sum()) for places in (across, down)]
-        assert np.abs(middle - expected[row]).max() < 0.1
+    views = Views((torch.zeros(240, 320, 3),), torch.eye(4)[None], K[None], means, means, lenses=(found,))
+    places = torch.meshgrid(torch.arange(240) + 0.5, torch.arange(320) + 0.5, indexing="ij")
+    for mean, place in zip(means, expected, strict=True):
+        spot = Gaussians(mean[None], torch.eye(4)[:1], torch.full((1, 3), 0.003), torch.ones(1), torch.ones(1, 1, 3))
+        image = render(spot, views, 0, 0)[0].mean(dim=-1)
+        middle = [float((image * each).sum() / image.sum()) for each in places[::-1]]
+        assert np.abs(middle - place).max() < 0.1
 
 
 def test_a_thin_prism_is_straightened_and_said(tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ Wu et al., *3DGUT: Enabling Distorted Cameras and Secondary Rays in Gaussian Spl
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,12 +20,15 @@ from ..ops.lens_directions import lens_directions
 from ..ops.projection_ut import UnscentedTransformParameters
 from ..ops.rendering import rasterization
 from ..photos.distortion import FISHEYE, POLYNOMIAL, Distortion
-from ..scene.gaussians import Gaussians
+from ..photos.lens_models import Lens
+from ..scene.gaussians import Gaussians, SceneError
 from ..scene.rotations import left_product, quaternion
 
 AS_TAKEN: Final = "as-taken"
 LENSES: Final = ("straighten", AS_TAKEN)
 """What is done to pictures of lenses that bend straight lines."""
+_LEAST_DRAWN: Final = 0.1
+"""Of a lens's picture."""
 _PARAMETERS: Final = UnscentedTransformParameters(in_image_margin_factor=1.0, require_all_sigma_points_valid=False)
 """Fewer Gaussians are left out than by default: of those of wide lenses, pictures are 1 to 2 dB better."""
 
@@ -57,11 +62,39 @@ def lens_camera(viewmat: Tensor, K: Tensor, size: tuple[int, int], lens: DrawnLe
     return next(iter(LensCameras(model, *size, viewmat[None], K[None], given, None, "GLOBAL", None)))
 
 
-def drawn_pixels(K: Tensor, size: tuple[int, int], lens: DrawnLens) -> Tensor:
-    """[H, W] bool: the pixels whose rays the projection shows; not those behind the camera, or where the lens folds."""
-    camera = lens_camera(torch.eye(4), K, size, lens)
-    rays = lens_directions(camera.lens, *size, None, camera.rotation)
-    return camera.lens.project(*rays.unbind(-1))[2]
+def intrinsics(lens: Lens) -> Tensor:
+    """The matrix [3, 3] of float64."""
+    return torch.tensor([[lens.fx, 0, lens.cx], [0, lens.fy, lens.cy], [0, 0, 1]], dtype=torch.float64)
+
+
+def drawn_parts(what: str, lenses: Sequence[Lens]) -> dict[Lens, Tensor]:
+    """The pixels [H, W] that are drawn, for those of the lenses that are not drawn whole.
+
+    They are those whose rays the projection shows. A warning says what is done; SceneError if they are hardly any.
+    """
+    shares: list[float] = []
+    parts: dict[Lens, Tensor] = {}
+    for lens in dict.fromkeys(lenses):
+        if not (drawn := drawn_lens(lens.distortion)):
+            continue
+        size = lens.width, lens.height
+        camera = lens_camera(torch.eye(4), intrinsics(lens), size, drawn)
+        rays = lens_directions(camera.lens, *size, None, camera.rotation)
+        part = camera.lens.project(*rays.unbind(-1))[2]
+        shares.append(float(part.double().mean()))
+        if shares[-1] < _LEAST_DRAWN:
+            found = ", ".join(f"{value:g}" for value in lens.distortion.coefficients)
+            raise SceneError(f"{what}: a distortion that can be drawn is required, found the coefficients {found}")
+        if shares[-1] < 1:
+            parts[lens] = part
+    if shares:
+        rest = f"; up to {100 * (1 - min(shares)):.1f} % of a picture, behind the camera or where a lens folds, is lost"
+        warnings.warn(
+            f"{what}: lenses that bend straight lines: the pictures of {len(shares)} are drawn as they were taken"
+            f"{rest if parts else ''}",
+            stacklevel=4,
+        )
+    return parts
 
 
 def draw_as_taken(

@@ -24,14 +24,12 @@ from ..photos.pictures import (
 from ..photos.undistortion import size_before, undistorted_lens
 from ..scene.gaussians import SceneError
 from ..scene.names import listed, name_end
-from .drawn_lenses import AS_TAKEN, LENSES, DrawnLens, drawn_lens, drawn_pixels, lens_camera
+from .drawn_lenses import AS_TAKEN, LENSES, DrawnLens, drawn_lens, drawn_parts, intrinsics, lens_camera
 from .fit_memory import PHOTOGRAPH, UNLIMITED, FitMemory, check_fitting
 from .overlap import check_overlap, shared_points
 from .views import Views, near_origin
 
 _SMALLEST: Final = 8
-_LEAST_DRAWN: Final = 0.1
-"""Of a lens's picture."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +105,7 @@ def photograph_views(
         for path in filter(None, (photograph.path, photograph.mask)):
             check_unpacking(path, size, memory.reading, camera.lenses)
     viewmats = torch.stack([torch.from_numpy(photograph.viewmat) for photograph in capture.photographs])
-    Ks = torch.stack([_intrinsics(camera.lens) for camera in cameras])
+    Ks = torch.stack([intrinsics(camera.lens) for camera in cameras])
     viewmats, positions, offset = near_origin(what, viewmats, torch.from_numpy(capture.points.copy()))
     _check_places(what, viewmats)
     lenses = tuple(camera.drawn for camera in cameras)
@@ -130,7 +128,7 @@ def photograph_views(
 
 def _with_pictures(views: Views, capture: Capture, cameras: list[_Camera], preparation: Preparation) -> Views:
     """The views with the pixels of the photographs; those that are damaged are left out."""
-    parts = _drawn_parts(str(capture.source), cameras)
+    parts = drawn_parts(str(capture.source), [camera.lens for camera in cameras])
     images, masks, transparent = [], [], 0
     damaged: dict[int, str] = {}
     black: list[int] = []
@@ -174,33 +172,6 @@ def _with_pictures(views: Views, capture: Capture, cameras: list[_Camera], prepa
         held_out=tuple(photograph.held_out for photograph in capture.photographs),
         background=tuple(part / 255 for part in preparation.background),
     )
-
-
-def _drawn_parts(what: str, cameras: list[_Camera]) -> dict[Lens, Tensor]:
-    """The pixels [H, W] that the lenses show that are drawn as taken, for those that do not show all.
-
-    A warning says how much is lost; SceneError if it is nearly all.
-    """
-    parts: dict[Lens, Tensor] = {}
-    least = 1.0
-    drawn = {camera.lens: camera.drawn for camera in cameras if camera.drawn}
-    for lens, own in drawn.items():
-        part = drawn_pixels(_intrinsics(lens), (lens.width, lens.height), own)
-        share = float(part.double().mean())
-        if share < _LEAST_DRAWN:
-            found = ", ".join(f"{value:g}" for value in lens.distortion.coefficients)
-            raise SceneError(f"{what}: a distortion that can be drawn is required, found the coefficients {found}")
-        if share < 1:
-            parts[lens] = part
-        least = min(least, share)
-    if drawn:
-        rest = f"; up to {100 * (1 - least):.1f} % of a picture, behind the camera or where a lens folds, is not used"
-        warnings.warn(
-            f"{what}: lenses that bend straight lines: the pictures of {len(drawn)} are drawn as they were taken"
-            f"{rest if parts else ''}",
-            stacklevel=4,
-        )
-    return parts
 
 
 def _cameras(capture: Capture, preparation: Preparation) -> tuple[Capture, list[_Camera]]:
@@ -296,10 +267,6 @@ def _has_proportions(size: tuple[int, int], lens: Lens) -> bool:
     # Pictures that were made smaller beforehand have rounded sizes.
     width, height = size
     return abs(width * lens.height - height * lens.width) <= max(lens.width, lens.height, width, height)
-
-
-def _intrinsics(lens: Lens) -> Tensor:
-    return torch.tensor([[lens.fx, 0, lens.cx], [0, lens.fy, lens.cy], [0, 0, 1]], dtype=torch.float64)
 
 
 def _check_places(what: str, viewmats: Tensor) -> None:
