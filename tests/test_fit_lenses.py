@@ -254,13 +254,14 @@ def test_a_thin_prism_is_straightened_and_said(tmp_path: Path) -> None:
     capture = lens_photographs.capture(tmp_path, taken)
     lenses = [replace(taken, distortion=prism)] * 8 + [taken] * 8
     several = [replace(each, lens=lens) for each, lens in zip(capture.photographs, lenses, strict=True)]
+    several[3].path.write_bytes(several[3].path.read_bytes()[:300])
     with pytest.warns() as said:
         views = photograph_views(replace(capture, photographs=tuple(several)), 50, 0, Preparation(lenses=AS_TAKEN))
     words = " ".join(str(each.message) for each in said)
     assert "pictures of 1 of 2 are straightened, since only OPENCV's and OPENCV_FISHEYE's can be drawn, and" in words
     assert "the pictures of 1 are drawn as they were taken" in words
-    assert [lens is None for lens in views.lenses] == [True] * 8 + [False] * 8
-    assert [lens is None for lens in views.select([9, 7]).lenses] == [False, True]
+    assert [lens is None for lens in views.lenses] == [True] * 7 + [False] * 8
+    assert [lens is None for lens in views.select([9, 6]).lenses] == [False, True]
     # Both are fitted to together.
     qualities = fitted(others(views), steps=100).quality(views.select(HELD_OUT)).psnrs
     print(qualities)

@@ -84,7 +84,10 @@ def drawn_parts(what: str, lenses: Sequence[Lens]) -> dict[Lens, Tensor]:
         shares.append(float(part.double().mean()))
         if shares[-1] < _LEAST_DRAWN:
             found = ", ".join(f"{value:g}" for value in lens.distortion.coefficients)
-            raise SceneError(f"{what}: a distortion that can be drawn is required, found the coefficients {found}")
+            raise SceneError(
+                f"{what}: a distortion that can be drawn is required, found the coefficients {found}; leave out "
+                f"--lenses {AS_TAKEN}"
+            )
         if shares[-1] < 1:
             parts[lens] = part
     if shares:

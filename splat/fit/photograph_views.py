@@ -108,8 +108,7 @@ def photograph_views(
     Ks = torch.stack([intrinsics(camera.lens) for camera in cameras])
     viewmats, positions, offset = near_origin(what, viewmats, torch.from_numpy(capture.points.copy()))
     _check_places(what, viewmats)
-    lenses = tuple(camera.drawn for camera in cameras)
-    seers = list(map(lens_camera, viewmats, Ks, sizes, lenses))
+    seers = list(map(lens_camera, viewmats, Ks, sizes, [camera.drawn for camera in cameras]))
     if len(positions):
         colors = torch.from_numpy(capture.colors.copy()).float() / 255
         check_overlap(what, positions, seers)
@@ -121,8 +120,6 @@ def photograph_views(
     if not all(bool(value.isfinite().all()) for value in values):
         raise SceneError(f"{what}: points and cameras that float32 can hold are required, found larger ones")
     views = Views((), values[1], values[2], values[0], colors, len(capture.points) > 0, offset=offset)
-    if any(lenses):
-        views = replace(views, lenses=lenses)
     return _with_pictures(views, capture, cameras, preparation)
 
 
@@ -155,7 +152,8 @@ def _with_pictures(views: Views, capture: Capture, cameras: list[_Camera], prepa
     if len(black) + len(damaged) == len(capture.photographs) > len(damaged):
         raise SceneError(f"{capture.source}: masks that leave some of the panoramas are required, found black ones")
     capture, kept = _without(capture, damaged, black)
-    views = replace(views, viewmats=views.viewmats[kept], Ks=views.Ks[kept])
+    lenses = tuple(cameras[index].drawn for index in kept)
+    views = replace(views, viewmats=views.viewmats[kept], Ks=views.Ks[kept], lenses=lenses if any(lenses) else ())
     count = len(images)
     if transparent:
         red, green, blue = preparation.background
