@@ -84,7 +84,7 @@ def read_pictures(job: FitJob, shards: Shards) -> Views:
     if shards.first:
         several = f", in {shards.count} processes" if shards.count > 1 else ""
         each = " each" if several else ""
-        needed = fit_bytes(views.sizes, 3 + bool(views.masks), scene)
+        needed = fit_bytes(views.sizes, 3 + any(mask is not None for mask in views.masks), scene)
         print_progress(
             f"{len(views)} photographs, used at {pictures_size(views)}: {job.steps} steps to {job.gaussians} "
             f"Gaussians on the {'GPU' if job.device.type == 'cuda' else 'CPU'}{several}, with about "
