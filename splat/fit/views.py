@@ -63,15 +63,19 @@ class Views:
         image = self.images[view]
         return image.float() / 255 if image.dtype == torch.uint8 else image
 
+    def name(self, view: int) -> str:
+        """Of one of the pictures, or its number if it has none."""
+        return self.names[view] if self.names else f"picture {view + 1}"
+
     def mask(self, view: int) -> Tensor | None:
         """Where one of the pictures is used, [H, W] bool; None: everywhere."""
         return self.masks[view] if self.masks else None
 
     def cameras(self) -> tuple[list[Camera], list[str]]:
         """The cameras, and the names of their pictures."""
-        names = self.names or tuple(f"picture {view + 1}" for view in range(len(self)))
         viewmats, Ks = self.viewmats.cpu(), self.Ks.cpu()
-        return [Camera(viewmats[view], Ks[view], *size) for view, size in enumerate(self.sizes)], list(names)
+        cameras = [Camera(viewmats[view], Ks[view], *size) for view, size in enumerate(self.sizes)]
+        return cameras, [self.name(view) for view in range(len(self))]
 
     def select(self, indices: Sequence[int]) -> Views:
         """The pictures with these numbers."""
