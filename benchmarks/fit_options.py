@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import statistics
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,9 +19,10 @@ from typing import Any
 import torch
 from measure import table
 
-from splat.fit import training
+from splat.fit import views as drawing
 from splat.fit.adapted_quality import judge_adapted
 from splat.fit.camera_corrections import CameraCorrections
+from splat.fit.drawn_lenses import AS_TAKEN, LENSES
 from splat.fit.photograph_views import Preparation, photograph_views
 from splat.fit.picture_quality import Quality, judge
 from splat.fit.training import FitOptions, Trainer
@@ -32,6 +34,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "none": {},
     "--appearance affine": {"appearance": "affine"},
     "--refine-cameras": {"refine_cameras": True},
+    "--lenses as-taken": {},
     "antialiased": {},
     "none, cameras disturbed": {},
     "--refine-cameras, cameras disturbed": {"refine_cameras": True},
@@ -52,42 +55,54 @@ def main(folder: Path, every: int, seeds: int, chosen: list[str]) -> None:
         f"{GAUSSIANS} Gaussians; means of {seeds} seeds, and half of what they spread by"
     )
     rows = [row for option in chosen for row in _measured(option, read, seeds)]
-    table(["option", "held-out photographs", "PSNR", "SSIM"], rows)
+    table(["option", "CPU s", "held-out photographs", "PSNR", "SSIM"], rows)
 
 
-def _read(folder: Path, every: int, seed: int, size: int) -> tuple[Views, Views]:
-    views = photograph_views(read_capture(folder), GAUSSIANS // 3, seed, Preparation(max_size=size))
+def _read(folder: Path, every: int, seed: int, size: int, lenses: str = LENSES[0]) -> tuple[Views, Views]:
+    views = photograph_views(read_capture(folder), GAUSSIANS // 3, seed, Preparation(max_size=size, lenses=lenses))
     held_out = list(range(0, len(views), every))
     return views.select([i for i in range(len(views)) if i not in held_out]), views.select(held_out)
 
 
-def _measured(option: str, read: Callable[[int, int], tuple[Views, Views]], seeds: int) -> list[list[str]]:
+def _measured(option: str, read: Callable[..., tuple[Views, Views]], seeds: int) -> list[list[str]]:
     found: dict[str, list[Quality]] = {}
+    taken = 0.0
     for seed in range(seeds):
-        trained, judged = read(seed, SIZE)
+        trained, judged = read(seed, SIZE, AS_TAKEN if AS_TAKEN in option else LENSES[0])
         if "disturbed" in option:
             trained = _disturbed(trained)
         with _mode("antialiased" if option == "antialiased" else "classic"):
             trainer = Trainer(trained, FitOptions(STEPS, GAUSSIANS, 2, seed, **OPTIONS[option]))
+            begun = time.process_time()
             trainer.fit(lambda *_: None)
-            scene, extent = trainer.gaussians(), trainer.extent
-            ways: dict[str, Quality] = {"as given": judge(scene, judged)}
-            if option != "antialiased":
-                ways["colours fitted"] = judge_adapted(scene, judged, extent, False, True).quality
-            if option.startswith(("none", "--refine-cameras")):
-                ways["camera refined"] = judge_adapted(scene, judged, extent, True, False).quality
-            if option in ("none", "antialiased"):
-                for size in (SIZE // 2, 2 * SIZE):
-                    ways[f"{size} pixels"] = judge(scene, read(seed, size)[1])
-        if option == "antialiased":
-            for size in (SIZE // 2, SIZE, 2 * SIZE):
-                ways[f"{size} pixels, not antialiased"] = judge(scene, read(seed, size)[1])
+            taken += (time.process_time() - begun) / seeds
+            ways = _ways(option, trainer, judged, partial(read, seed))
         for way, quality in ways.items():
             found.setdefault(way, []).append(quality)
     return [
-        [option, way, _said([q.psnr for q in qualities], 2), _said([q.ssim for q in qualities], 4)]
+        [option, f"{taken:.0f}", way, _said([q.psnr for q in qualities], 2), _said([q.ssim for q in qualities], 4)]
         for way, qualities in found.items()
     ]
+
+
+def _ways(option: str, trainer: Trainer, judged: Views, read: Callable[..., tuple[Views, Views]]) -> dict[str, Quality]:
+    """The qualities by what the scene is judged by."""
+    scene, extent = trainer.gaussians(), trainer.extent
+    ways: dict[str, Quality] = {"as given": judge(scene, judged)}
+    if option == "antialiased":
+        with _mode("classic"):
+            ways |= {
+                f"{size} pixels, not antialiased": judge(scene, read(size)[1]) for size in (SIZE // 2, SIZE, 2 * SIZE)
+            }
+    else:
+        ways["colours fitted"] = judge_adapted(scene, judged, extent, False, True).quality
+    if option.startswith(("none", "--refine-cameras")):
+        ways["camera refined"] = judge_adapted(scene, judged, extent, True, False).quality
+    if option in ("none", "--lenses as-taken"):
+        ways |= {f"lenses: {way}": judge(scene, read(SIZE, way)[1]) for way in LENSES}
+    if option in ("none", "antialiased"):
+        ways |= {f"{size} pixels": judge(scene, read(size)[1]) for size in (SIZE // 2, 2 * SIZE)}
+    return ways
 
 
 def _disturbed(views: Views) -> Views:
@@ -101,12 +116,12 @@ def _disturbed(views: Views) -> Views:
 
 @contextmanager
 def _mode(mode: str) -> Iterator[None]:
-    before = training.rasterization
-    training.rasterization = partial(before, rasterize_mode=mode)  # type: ignore[assignment]
+    before = drawing.rasterization
+    drawing.rasterization = partial(before, rasterize_mode=mode)  # the innermost mode is the one that is given last
     try:
         yield
     finally:
-        training.rasterization = before
+        drawing.rasterization = before
 
 
 def _said(values: list[float], digits: int) -> str:

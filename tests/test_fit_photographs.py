@@ -378,7 +378,7 @@ def test_options_that_cannot_be_followed(
 def test_options_of_photographs_are_for_photographs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("-o", tmp_path / "a.ply", "--downscale", "2") == 1
     assert (
-        "--images, --masks, --background, --downscale and --max-size are for a folder of photographs"
+        "--images, --lenses, --masks, --background, --downscale and --max-size are for a folder of photographs"
         in capsys.readouterr().err
     )
     assert run("-o", tmp_path / "a.ply", "--resume") == 1

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from mutations import how_many
 from PIL import Image
 
+from splat.fit.drawn_lenses import lens_camera
 from splat.fit.fit_memory import FitMemory, scene_bytes
 from splat.fit.overlap import seen_by, shared_points
 from splat.fit.parameters import neighbour_distances
@@ -266,16 +267,17 @@ def test_pictures_of_other_proportions_or_too_small(tmp_path: Path) -> None:
 
 def test_random_points_are_where_two_cameras_look(tmp_path: Path) -> None:
     views = read(photographs.transforms_folder(tmp_path / "a"))
-    seen = seen_by(views.points, views.viewmats, views.Ks, views.sizes)
+    seers = list(map(lens_camera, views.viewmats, views.Ks, views.sizes, [None] * len(views)))
+    seen = seen_by(views.points.double(), seers)
     assert views.points.shape == (50, 3)
     assert (seen.sum(dim=0) >= 2).all()
     # What a camera sees is in front of it and inside its picture.
     ahead = (torch.linalg.inv(views.viewmats[2]) @ torch.tensor([0.0, 0, 1, 1]))[:3]
     behind = (torch.linalg.inv(views.viewmats[2]) @ torch.tensor([0.0, 0, -1, 1]))[:3]
     beside = (torch.linalg.inv(views.viewmats[2]) @ torch.tensor([1.0, 0, 1, 1]))[:3]
-    found = seen_by(torch.stack([ahead, behind, beside]), views.viewmats[2:3], views.Ks[2:3], views.sizes[2:3])
+    found = seen_by(torch.stack([ahead, behind, beside]).double(), seers[2:3])
     assert found.tolist() == [[True, False, False]]
-    again = [shared_points("a", 9, views.viewmats.double(), views.Ks.double(), views.sizes, seed()) for _ in range(2)]
+    again = [shared_points("a", 9, seers, seed()) for _ in range(2)]
     assert torch.equal(*again)
 
 

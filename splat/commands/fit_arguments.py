@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from ..fit.checkpoints import check_checkpoint
 from ..fit.color_maps import APPEARANCES
 from ..fit.comparison_page import check_page
+from ..fit.drawn_lenses import LENSES
 from ..fit.held_out import EVERY, HoldOut
 from ..fit.strategies import STRATEGIES
 from ..ops.checks import MAX_COUNT
@@ -144,6 +145,13 @@ def _add_photograph_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PIXELS",
         help="shrink photographs whose longer side has more pixels than this; default, without --downscale: "
         f"{_ON_CPU.max_size} on a CPU, {_ON_GPU.max_size} on a GPU",
+    )
+    parser.add_argument(
+        "--lenses",
+        choices=LENSES,
+        default=LENSES[0],
+        help="photographs of lenses that bend straight lines: straighten makes them into those of pinhole cameras; "
+        "as-taken draws the scene through the lens, and uses the whole picture; default: straighten",
     )
     parser.add_argument(
         "--masks",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import torch
@@ -29,6 +29,7 @@ class FitJob:
     appearance: str
     refine_cameras: bool
     images: Path | None
+    lenses: str
     masks: Path | None
     downscale: int
     max_size: int | None
@@ -49,28 +50,13 @@ def fit_job(args: argparse.Namespace, device: torch.device) -> FitJob:
     photographs = len(args.sources) == 1 and is_capture(args.sources[0])
     size = default_size(photographs, device.type)
     steps = args.steps or size.steps
-    return FitJob(
-        sources=tuple(args.sources),
-        photographs=photographs,
-        device=device,
-        steps=steps,
-        gaussians=args.gaussians or (size.gaussians_after(steps) if photographs else size.gaussians),
-        sh_degree=args.sh_degree,
-        seed=args.seed,
-        strategy=args.strategy,
-        appearance=args.appearance,
-        refine_cameras=args.refine_cameras,
-        images=args.images,
-        masks=args.masks,
-        downscale=args.downscale,
-        max_size=args.max_size or (size.max_size if args.downscale == 1 else None),
-        background=args.background,
-        hold_out=args.hold_out,
-        output=args.output,
-        picture=args.picture,
-        page=args.page,
-        checkpoint=args.checkpoint,
-        checkpoint_every=args.checkpoint_every,
-        resume=args.resume,
-        verbose=args.verbose,
-    )
+    given = {option.name: getattr(args, option.name) for option in fields(FitJob) if hasattr(args, option.name)}
+    found = {
+        "sources": tuple(args.sources),
+        "photographs": photographs,
+        "device": device,
+        "steps": steps,
+        "gaussians": args.gaussians or (size.gaussians_after(steps) if photographs else size.gaussians),
+        "max_size": args.max_size or (size.max_size if args.downscale == 1 else None),
+    }
+    return FitJob(**{**given, **found})

@@ -108,10 +108,11 @@ def say_quality(outputs: Outputs, judged: Judged, facts: str, verbose: bool) -> 
     """Print what was made, and how good it is."""
     quality, adapted, perceptual = judged.quality, judged.adapted, judged.perceptual
     if verbose:
-        names = judged.views.names or [f"picture {view + 1}" for view in range(len(judged.views))]
-        for view, name in enumerate(names):
+        for view in range(len(judged.views)):
             more = f", LPIPS {perceptual.values[view]:.3f}" if perceptual and perceptual.values else ""
-            print_result(f"{name}: PSNR {quality.psnrs[view]:.2f} dB, SSIM {quality.ssims[view]:.3f}{more}")
+            print_result(
+                f"{judged.views.name(view)}: PSNR {quality.psnrs[view]:.2f} dB, SSIM {quality.ssims[view]:.3f}{more}"
+            )
         if perceptual:
             print_result(perceptual.words)
     page = f"; page: {outputs.page}" if outputs.page else ""

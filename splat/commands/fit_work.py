@@ -6,6 +6,7 @@ import math
 from typing import NamedTuple
 
 from ..fit.adapted_quality import judge_adapted
+from ..fit.drawn_lenses import AS_TAKEN, LENSES
 from ..fit.fit_memory import FitMemory, fit_bytes, scene_bytes
 from ..fit.perceptual import measure_lpips
 from ..fit.photograph_views import Preparation, photograph_views
@@ -65,19 +66,25 @@ def read_pictures(job: FitJob, shards: Shards) -> Views:
     if not job.photographs:
         for source in job.sources:
             check_no_capture(source)
-        if job.images or job.masks or job.downscale != 1 or job.max_size or any(job.background):
+        others = job.images, job.masks, job.downscale != 1, job.max_size, any(job.background), job.lenses != LENSES[0]
+        if any(others):
             raise ValueError(
-                "--images, --masks, --background, --downscale and --max-size are for a folder of photographs, or a "
-                ".json file"
+                "--images, --lenses, --masks, --background, --downscale and --max-size are for a folder of "
+                "photographs, or a .json file"
             )
         return read_views(job.sources, points, job.seed, memory)
+    if job.lenses == AS_TAKEN and shards.count > 1:
+        raise ValueError(
+            f"--lenses {AS_TAKEN} is for a single process, found {shards.count}: processes do not share what is drawn "
+            "through lenses; leave out one of them"
+        )
     capture = read_capture(job.sources[0], job.images, job.masks)
-    preparation = Preparation(job.downscale, job.max_size, _bytes(job.background))
+    preparation = Preparation(job.downscale, job.max_size, _bytes(job.background), job.lenses)
     views = photograph_views(capture, points, job.seed, preparation, memory)
     if shards.first:
         several = f", in {shards.count} processes" if shards.count > 1 else ""
         each = " each" if several else ""
-        needed = fit_bytes(views.sizes, 3 + bool(views.masks), scene)
+        needed = fit_bytes(views.sizes, 3 + any(mask is not None for mask in views.masks), scene)
         print_progress(
             f"{len(views)} photographs, used at {pictures_size(views)}: {job.steps} steps to {job.gaussians} "
             f"Gaussians on the {'GPU' if job.device.type == 'cuda' else 'CPU'}{several}, with about "

@@ -115,7 +115,9 @@ def digest_of(trainer: Trainer) -> str:
     views = trainer.views
     digest = hashlib.sha256()
     masks = [mask for mask in views.masks if mask is not None]
-    digest.update(f"{[mask is not None for mask in views.masks]} {views.background} {views.offset}".encode())
+    digest.update(
+        f"{[mask is not None for mask in views.masks]} {views.background} {views.offset}{views.lenses or ''}".encode()
+    )
     for value in (*views.images, *masks, views.viewmats, views.Ks, views.points, views.colors):
         digest.update(f"{value.dtype} {list(value.shape)}".encode())
         digest.update(value.cpu().contiguous().numpy().tobytes())
@@ -146,7 +148,7 @@ def _check_same(path: Path, said: npt.NDArray[Any], ours: dict[str, Any]) -> int
                 "size": (f"to pictures of {was} pixels, not {value}", "give its --max-size or --downscale"),
                 "pictures": (
                     "to other pictures, cameras or points",
-                    "give those, and its --background, --masks and --hold-out",
+                    "give those, and its --background, --lenses, --masks and --hold-out",
                 ),
             }.get(name, (f"with other {option}: required {value}, found {was}", f"give its {option}"))
             raise SceneError(

@@ -53,7 +53,7 @@ def comparison(title: str, facts: str, scene: Gaussians, views: Views, quality: 
     chosen = [index * len(views) // count for index in range(count)]
     rows = []
     for view in chosen:
-        name = one_line(views.names[view]) if views.names else f"picture {view + 1}"
+        name = one_line(views.name(view))
         image = render(scene, views, view, scene.degree)[0]
         rows.append(
             f'<tr><td class="name">{html.escape(name)}<br>PSNR {quality.psnrs[view]:.2f} dB<br>'

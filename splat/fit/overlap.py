@@ -3,32 +3,28 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Final
 
 import torch
 from torch import Tensor
 
+from ..ops.lens_cameras import Camera
 from ..scene.gaussians import SceneError
 
 _SAMPLE: Final = 4000
 _DRAWS: Final = 20
 
 
-def seen_by(points: Tensor, viewmats: Tensor, Ks: Tensor, sizes: list[tuple[int, int]]) -> Tensor:
+def seen_by(points: Tensor, cameras: Sequence[Camera]) -> Tensor:
     """[C, P] of bool: whether a camera has a point [P, 3] in its picture, if nothing is in the way."""
-    seen = []
-    for viewmat, K, size in zip(viewmats, Ks, sizes, strict=True):
-        inside = points @ viewmat[:3, :3].T + viewmat[:3, 3]
-        pixels = inside @ K.T
-        places = pixels[:, :2] / pixels[:, 2:]
-        seen.append((inside[:, 2] > 0) & ((places > 0) & (places < places.new_tensor(size))).all(dim=1))
-    return torch.stack(seen)
+    return torch.stack([camera.image_points(points.T, 0.0)[2] for camera in cameras])
 
 
-def check_overlap(what: str, points: Tensor, viewmats: Tensor, Ks: Tensor, sizes: list[tuple[int, int]]) -> None:
+def check_overlap(what: str, points: Tensor, cameras: Sequence[Camera]) -> None:
     """SceneError unless some of the points are in two pictures; a warning counts the pictures that share none."""
     every = max(len(points) // _SAMPLE, 1)
-    seen = seen_by(points[::every], viewmats, Ks, sizes)
+    seen = seen_by(points[::every], cameras)
     shared = seen[:, seen.sum(dim=0) >= 2].any(dim=1)
     if not shared.any():
         raise _no_overlap(what)
@@ -39,32 +35,32 @@ def check_overlap(what: str, points: Tensor, viewmats: Tensor, Ks: Tensor, sizes
         )
 
 
-def shared_points(
-    what: str, count: int, viewmats: Tensor, Ks: Tensor, sizes: list[tuple[int, int]], generator: torch.Generator
-) -> Tensor:
+def shared_points(what: str, count: int, cameras: Sequence[Camera], generator: torch.Generator) -> Tensor:
     """`count` random points [count, 3] that two cameras see at least; SceneError if there hardly are any.
 
     They are drawn along the cameras' rays, at a fifth of the distance to what the cameras look at to 2.5 times as much.
     """
-    centers, axes = -(viewmats[:, :3, :3].mT @ viewmats[:, :3, 3:])[..., 0], viewmats[:, 2, :3]
+    turns, shifts = (torch.stack([getattr(each, part) for each in cameras]) for part in ("rotation", "translation"))
+    centers, axes = -(turns.mT @ shifts[..., None])[..., 0], turns[:, 2]
     middle = looked_at(centers, axes)
     spread = torch.linalg.vector_norm(centers - centers.mean(0), dim=1).max()
     distance = torch.maximum(torch.linalg.vector_norm(centers - middle, dim=1).mean(), spread)
-    extent = torch.tensor(sizes, dtype=viewmats.dtype)
+    extent = torch.tensor([(each.width, each.height) for each in cameras], dtype=turns.dtype)
     found: list[Tensor] = []
     for _ in range(_DRAWS):
         batch = max(2 * count, 1000)
-        views = torch.randint(len(viewmats), (batch,), generator=generator)
-        pixels = torch.rand(batch, 2, generator=generator, dtype=viewmats.dtype) * extent[views]
-        depths = distance * 0.2 * 12.5 ** torch.rand(batch, 1, generator=generator, dtype=viewmats.dtype)
-        rays = torch.linalg.solve(Ks[views], torch.cat([pixels, torch.ones_like(depths)], dim=1)[..., None])[..., 0]
-        inside = rays * depths - viewmats[views, :3, 3]
-        points = (viewmats[views, :3, :3].mT @ inside[..., None])[..., 0]
+        views = torch.randint(len(cameras), (batch,), generator=generator)
+        pixels = torch.rand(batch, 2, generator=generator, dtype=turns.dtype) * extent[views]
+        depths = distance * 0.2 * 12.5 ** torch.rand(batch, 1, generator=generator, dtype=turns.dtype)
+        rays = torch.empty(batch, 3, dtype=turns.dtype)
+        rows = torch.split(views.argsort(), torch.bincount(views, minlength=len(cameras)).tolist())
+        for own, camera in zip(rows, cameras, strict=True):
+            rays[own] = torch.stack(camera.lens.unproject(*pixels[own].unbind(1))[:3], dim=1)
+        points = (turns[views].mT @ (rays * depths - shifts[views])[..., None])[..., 0]
         # One camera at a time: a file may name 40,000.
-        cameras = zip(viewmats[:, None], Ks[:, None], sizes, strict=True)
         counts = torch.zeros(batch, dtype=torch.int32)
-        for viewmat, K, size in cameras:
-            counts += seen_by(points, viewmat, K, [size])[0]
+        for camera in cameras:
+            counts += seen_by(points, [camera])[0]
         found.append(points[counts >= 2])
         if sum(map(len, found)) >= count:
             return torch.cat(found)[:count]

@@ -24,6 +24,7 @@ from ..photos.pictures import (
 from ..photos.undistortion import size_before, undistorted_lens
 from ..scene.gaussians import SceneError
 from ..scene.names import listed, name_end
+from .drawn_lenses import AS_TAKEN, LENSES, DrawnLens, drawn_lens, drawn_parts, intrinsics, lens_camera
 from .fit_memory import PHOTOGRAPH, UNLIMITED, FitMemory, check_fitting
 from .overlap import check_overlap, shared_points
 from .views import Views, near_origin
@@ -41,6 +42,8 @@ class Preparation:
     """The longer side becomes this many pixels, if it has more."""
     background: tuple[int, int, int] = BLACK
     """The colour that is put behind what is transparent, red, green and blue from 0 to 255."""
+    lenses: str = LENSES[0]
+    """One of `LENSES`."""
 
     def size(self, width: int, height: int) -> tuple[int, int]:
         """The size that a picture gets."""
@@ -54,13 +57,23 @@ class _Camera(NamedTuple):
     """What a photograph becomes."""
 
     lens: Lens
-    """The pinhole camera of the picture as it will be used."""
+    """That of the picture as it will be used."""
     lenses: tuple[Lens, Lens] | None
-    """That which took it and the pinhole camera of the same size, if the first one bends straight lines."""
+    """That which took it and the pinhole camera of the same size, if it is straightened."""
     turned: bool
     """Whether its EXIF turns it."""
     ambiguous: bool
     """Whether its EXIF would turn it, but its camera does not say which pixels it is of."""
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height as it will be used."""
+        return self.lens.width, self.lens.height
+
+    @property
+    def drawn(self) -> DrawnLens | None:
+        """The lens that it is drawn through."""
+        return drawn_lens(self.lens.distortion)
 
 
 def photograph_views(
@@ -82,22 +95,26 @@ def photograph_views(
             f"{what}: at least 2 photographs are required, found {len(capture.photographs)}; a single picture is "
             "fitted by its own name, without cameras"
         )
-    sizes = [(camera.lens.width, camera.lens.height) for camera in cameras]
-    kept = 3 + any(photograph.mask is not None for photograph in capture.photographs)
+    sizes = [camera.size for camera in cameras]
+    masked = any(
+        photograph.mask or camera.drawn for photograph, camera in zip(capture.photographs, cameras, strict=True)
+    )
+    kept = 3 + masked
     check_fitting(what, PHOTOGRAPH, sizes, kept, memory)
     for photograph, camera, size in zip(capture.photographs, cameras, sizes, strict=True):
         for path in filter(None, (photograph.path, photograph.mask)):
             check_unpacking(path, size, memory.reading, camera.lenses)
     viewmats = torch.stack([torch.from_numpy(photograph.viewmat) for photograph in capture.photographs])
-    Ks = torch.stack([_intrinsics(camera.lens) for camera in cameras])
+    Ks = torch.stack([intrinsics(camera.lens) for camera in cameras])
     viewmats, positions, offset = near_origin(what, viewmats, torch.from_numpy(capture.points.copy()))
     _check_places(what, viewmats)
+    seers = list(map(lens_camera, viewmats, Ks, sizes, [camera.drawn for camera in cameras]))
     if len(positions):
         colors = torch.from_numpy(capture.colors.copy()).float() / 255
-        check_overlap(what, positions, viewmats, Ks, sizes)
+        check_overlap(what, positions, seers)
     else:
         generator = torch.Generator().manual_seed(seed)
-        positions = shared_points(what, points, viewmats, Ks, sizes, generator)
+        positions = shared_points(what, points, seers, generator)
         colors = torch.full((points, 3), 0.5)
     values = [positions.float(), viewmats.float(), Ks.float()]
     if not all(bool(value.isfinite().all()) for value in values):
@@ -108,16 +125,17 @@ def photograph_views(
 
 def _with_pictures(views: Views, capture: Capture, cameras: list[_Camera], preparation: Preparation) -> Views:
     """The views with the pixels of the photographs; those that are damaged are left out."""
+    parts = drawn_parts(str(capture.source), [camera.lens for camera in cameras])
     images, masks, transparent = [], [], 0
     damaged: dict[int, str] = {}
     black: list[int] = []
     for index, (photograph, camera) in enumerate(zip(capture.photographs, cameras, strict=True)):
-        size = (camera.lens.width, camera.lens.height)
-        mask = None
+        mask = parts.get(camera.lens)
         try:
-            pixels = read_resized(photograph.path, size, preparation.background, camera.turned, camera.lenses)
+            pixels = read_resized(photograph.path, camera.size, preparation.background, camera.turned, camera.lenses)
             if photograph.mask:
-                mask = torch.from_numpy(read_mask(photograph.mask, size, camera.lenses))
+                used = torch.from_numpy(read_mask(photograph.mask, camera.size, camera.lenses))
+                mask = used if mask is None else used & mask
         except DamagedPictureError as error:
             damaged[index] = str(error)
             continue
@@ -134,7 +152,8 @@ def _with_pictures(views: Views, capture: Capture, cameras: list[_Camera], prepa
     if len(black) + len(damaged) == len(capture.photographs) > len(damaged):
         raise SceneError(f"{capture.source}: masks that leave some of the panoramas are required, found black ones")
     capture, kept = _without(capture, damaged, black)
-    views = replace(views, viewmats=views.viewmats[kept], Ks=views.Ks[kept])
+    lenses = tuple(cameras[index].drawn for index in kept)
+    views = replace(views, viewmats=views.viewmats[kept], Ks=views.Ks[kept], lenses=lenses if any(lenses) else ())
     count = len(images)
     if transparent:
         red, green, blue = preparation.background
@@ -157,8 +176,10 @@ def _cameras(capture: Capture, preparation: Preparation) -> tuple[Capture, list[
     """The photographs that are no damaged ones, and what becomes of each; warnings say what was lost, or guessed."""
     pinholes: dict[Lens, Lens] = {}
     for photograph in capture.photographs:
-        if photograph.lens not in pinholes:
-            pinholes[photograph.lens] = undistorted_lens(photograph.lens, str(photograph.path))
+        lens = photograph.lens
+        if lens not in pinholes:
+            as_taken = preparation.lenses == AS_TAKEN and drawn_lens(lens.distortion)
+            pinholes[lens] = lens if as_taken else undistorted_lens(lens, str(photograph.path))
     cameras: list[_Camera] = []
     damaged: dict[int, str] = {}
     for index, photograph in enumerate(capture.photographs):
@@ -170,7 +191,7 @@ def _cameras(capture: Capture, preparation: Preparation) -> tuple[Capture, list[
     bent = {
         lens: pinhole
         for lens, pinhole in pinholes.items()
-        if lens.distortion and lens.distortion.family is not PANORAMA
+        if lens != pinhole and lens.distortion.family is not PANORAMA
     }
     if bent:
         seen = [pinhole.field_of_view for pinhole in bent.values()]
@@ -178,9 +199,10 @@ def _cameras(capture: Capture, preparation: Preparation) -> tuple[Capture, list[
             f"{min(angles):.0f}" + (f" to {max(angles):.0f}" if max(angles) >= min(angles) + 1 else "")
             for angles in zip(*seen, strict=True)
         ]
+        why = ", since only OPENCV's and OPENCV_FISHEYE's can be drawn" if preparation.lenses == AS_TAKEN else ""
         warnings.warn(
             f"{capture.source}: lenses that bend straight lines: the pictures of {len(bent)} of {len(pinholes)} are "
-            f"straightened, and show {words[0]} degrees across and {words[1]} down; what lies beyond is not used",
+            f"straightened{why}, and show {words[0]} degrees across and {words[1]} down; what lies beyond is not used",
             stacklevel=3,
         )
     unknown = sum(camera.ambiguous for camera in cameras)
@@ -235,7 +257,7 @@ def _camera(photograph: Photograph, pinhole: Lens, preparation: Preparation) -> 
             f"{photograph.mask}: a mask of its photograph's proportions, {lens.width}x{lens.height}, is required, "
             f"found {found[0]}x{found[1]}"
         )
-    lenses = (lens, pinhole) if lens.distortion else None
+    lenses = (lens, pinhole) if lens != pinhole else None
     return _Camera(pinhole.resized(*size), lenses, turned, header.orientation != 1 and fits and fits_turned)
 
 
@@ -243,10 +265,6 @@ def _has_proportions(size: tuple[int, int], lens: Lens) -> bool:
     # Pictures that were made smaller beforehand have rounded sizes.
     width, height = size
     return abs(width * lens.height - height * lens.width) <= max(lens.width, lens.height, width, height)
-
-
-def _intrinsics(lens: Lens) -> Tensor:
-    return torch.tensor([[lens.fx, 0, lens.cx], [0, lens.fy, lens.cy], [0, 0, 1]], dtype=torch.float64)
 
 
 def _check_places(what: str, viewmats: Tensor) -> None:

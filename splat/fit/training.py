@@ -72,6 +72,8 @@ class Trainer:
         self.first = self.total = min(len(views.points), options.gaussians)
         """The Gaussians of all processes, at the start and now."""
         self.strategy = STRATEGIES[options.strategy](self.table)
+        self.absgrad = self.strategy.absgrad and not any(views.lenses)
+        """Whether the strategy gets absolute gradients, which pictures that are drawn through lenses do not have."""
         affine = options.appearance == "affine"
         self.appearance = ColorMaps(len(views), options.steps, views.device) if affine else None
         self.cameras = CameraCorrections(views.viewmats, self.extent, options.steps) if options.refine_cameras else None
@@ -122,7 +124,7 @@ class Trainer:
         loss = image.sum() if own is None else self._loss(image, own)
         self.table.optimizer.zero_grad(set_to_none=True)
         (loss / len(views) + self.strategy.penalty(scene, self.total)).backward()  # type: ignore[no-untyped-call]
-        self._record(means2d.absgrad if self.strategy.absgrad else means2d.grad, meta["radii"], views)
+        self._record(means2d.absgrad if self.absgrad else means2d.grad, meta["radii"], views)
         self.table.optimizer.step()
         for values in self.picture_parameters.values():
             values.share_gradients(views, self.shards)
@@ -137,7 +139,7 @@ class Trainer:
         """The image of this process's picture [H, W, 3]; empty if it has none in this step."""
         viewmats = self.cameras.viewmats_of([] if own is None else [own]) if self.cameras else None
         several = self.shards.count > 1
-        return render(scene, self.views, own, degree, self.strategy.absgrad, viewmats, distributed=several)
+        return render(scene, self.views, own, degree, self.absgrad, viewmats, distributed=several)
 
     def _loss(self, image: Tensor, view: int) -> Tensor:
         """Of one of the pictures."""

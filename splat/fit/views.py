@@ -13,6 +13,7 @@ from ..ops.rendering import rasterization
 from ..scene.camera import Camera
 from ..scene.coordinates import NO_OFFSET, Offset, find_offset, shown_offset
 from ..scene.gaussians import Gaussians
+from .drawn_lenses import DrawnLens, draw_as_taken
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,8 @@ class Views:
     """Red, green and blue from 0 to 1 of what is behind the scene."""
     offset: Offset = NO_OFFSET
     """What was taken off the coordinates of cameras and points: they were a map's."""
+    lenses: tuple[DrawnLens | None, ...] = ()
+    """Through which each picture is drawn; None: a pinhole camera; empty if all are."""
 
     def __len__(self) -> int:
         """C."""
@@ -60,15 +63,19 @@ class Views:
         image = self.images[view]
         return image.float() / 255 if image.dtype == torch.uint8 else image
 
+    def name(self, view: int) -> str:
+        """Of one of the pictures, or its number if it has none."""
+        return self.names[view] if self.names else f"picture {view + 1}"
+
     def mask(self, view: int) -> Tensor | None:
         """Where one of the pictures is used, [H, W] bool; None: everywhere."""
         return self.masks[view] if self.masks else None
 
     def cameras(self) -> tuple[list[Camera], list[str]]:
         """The cameras, and the names of their pictures."""
-        names = self.names or tuple(f"picture {view + 1}" for view in range(len(self)))
         viewmats, Ks = self.viewmats.cpu(), self.Ks.cpu()
-        return [Camera(viewmats[view], Ks[view], *size) for view, size in enumerate(self.sizes)], list(names)
+        cameras = [Camera(viewmats[view], Ks[view], *size) for view, size in enumerate(self.sizes)]
+        return cameras, [self.name(view) for view in range(len(self))]
 
     def select(self, indices: Sequence[int]) -> Views:
         """The pictures with these numbers."""
@@ -81,6 +88,7 @@ class Views:
             names=tuple(self.names[row] for row in rows) if self.names else (),
             masks=tuple(self.masks[row] for row in rows) if self.masks else (),
             held_out=tuple(self.held_out[row] for row in rows) if self.held_out else (),
+            lenses=tuple(self.lenses[row] for row in rows) if self.lenses else (),
         )
 
     def to(self, device: torch.device) -> Views:
@@ -114,21 +122,25 @@ def render(
         sh_degree: how many of the coefficients to use.
         absgrad: whether the backward pass finds absolute gradients.
         viewmats: another world-to-camera matrix for it, [1, 4, 4]; [0, 4, 4] for no image.
-        distributed: whether all processes render together.
+        distributed: whether all processes render together; not through lenses.
     """
     chosen = slice(0) if view is None else slice(view, view + 1)
     width, height = (1, 1) if view is None else views.sizes[view]
-    viewmats = views.viewmats[chosen] if viewmats is None else viewmats
+    poses = views.viewmats[chosen] if viewmats is None else viewmats
     background = None
     if any(views.background):
-        background = torch.tensor(views.background, device=views.device).expand(len(viewmats), 3)
+        background = torch.tensor(views.background, device=views.device).expand(len(poses), 3)
+    if view is not None and views.lenses and (lens := views.lenses[view]):
+        own = views.viewmats[view], views.Ks[view], (width, height)
+        images, meta = draw_as_taken(scene, lens, *own, sh_degree, background, viewmats)
+        return images[0], meta
     images, _, meta = rasterization(
         scene.means,
         scene.quats,
         scene.scales,
         scene.opacities,
         scene.sh,
-        viewmats,
+        poses,
         views.Ks[chosen],
         width,
         height,
