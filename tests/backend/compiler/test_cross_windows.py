@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 from builds import Wheel, build
 from kernelwheel import hooks, requirements
+from kernelwheel.__main__ import main
 from kernelwheel.compiler import find_toolchain as finding
 from kernelwheel.compiler.binary_inspect import needed, used_symbols
 from kernelwheel.compiler.cross.target_platform import cross_platform
@@ -118,6 +119,16 @@ def test_an_archive_s_reader_takes_the_library_for_what_it_is(windows_wheel: Whe
         (library,) = packed.manifest.libraries
         assert sum(map(len, packed.blocks(library))) == library.size
         assert list(packed.record_damage()) == []
+
+
+@needs_zig
+def test_inspect_shows_it_on_linux(windows_wheel: Wheel, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(windows_wheel.file)]) == 1
+
+    lines = capsys.readouterr().out.splitlines()
+    assert "  requires      torch >= 2.10, windows-x86_64" in lines
+    assert [line for line in lines if "damaged" in line] == []
+    assert lines[-4:-1] == ["  platform (all kernels)", "    required: windows-x86_64", "    found:    linux-x86_64"]
 
 
 @needs_zig
