@@ -10,7 +10,9 @@ import json
 import os
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
@@ -42,10 +44,15 @@ def build_wheel(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel for Windows that SPLAT_TEST_WINDOWS_WHEEL names, or else this checkout's, installed."""
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel for Windows that SPLAT_TEST_WINDOWS_WHEEL names, or else this checkout's."""
+    return Path(os.environ.get("SPLAT_TEST_WINDOWS_WHEEL") or build_wheel(tmp_path_factory.mktemp("wheel")))
+
+
+@pytest.fixture(scope="module")
+def package(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same, installed."""
     folder = tmp_path_factory.mktemp("windows")
-    wheel = os.environ.get("SPLAT_TEST_WINDOWS_WHEEL") or build_wheel(folder)
     words = ["--platform=win_amd64", "--python-version=3.12", "--only-binary=:all:", "--no-deps", "--no-index"]
     target = folder / "installed"
     run([sys.executable, "-m", "pip", "install", *words, "--target", target, wheel], cwd=folder)
@@ -199,3 +206,25 @@ def test_the_viewer_serves_its_page_and_sees_that_a_port_is_in_use(on_windows: F
 
     assert viewer["used"].startswith("ViewError: a free port is required, found ")
     assert "<!doctype html>" in viewer["page"].lower()
+
+
+@pytest.mark.parametrize(
+    ("name", "other", "failed"),
+    [
+        (b"", b"", ""),
+        (b"torch_cpu.dll", b"torch_xpu.dll", "imports, in place of auditwheel"),
+        (b"aoti_torch_check\0", b"aoti_torch_chess\0", "imports, in place of torch-abi-audit"),
+        (b"torch_call_dispatcher\0", b"other_call_dispatcher\0", "imports, in place of torch-abi-audit"),
+    ],
+)
+def test_a_release_is_refused_if_its_libraries_import_what_they_must_not(
+    release: ModuleType, wheel: Path, tmp_path: Path, name: bytes, other: bytes, failed: str
+) -> None:
+    changed = tmp_path / wheel.name
+    with ZipFile(wheel) as archive, ZipFile(changed, "w") as copy:
+        for each in archive.namelist():
+            copy.writestr(each, archive.read(each).replace(name, other) if name else archive.read(each))
+
+    checks = release.check_windows(changed)
+
+    assert [check.name for check in checks if not check.passed] == ([failed] if failed else [])
