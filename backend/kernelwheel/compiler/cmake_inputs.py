@@ -69,7 +69,7 @@ def without_links(work: Path) -> str:
     quoted = re.sub(r"([][.*^$+?(){}|\\!])", r"\\\1", in_makefile(work))
     name = r"([^[:space:]\\]|\\.)*"
     # zig names its own files from the folder that it is run in.
-    return f"s!{quoted}/(torch|cuda|headers)/{name}!!g\ns!(^|[[:space:]])zig/lib/{name}!\\1!g\n"
+    return f"s!{quoted}/(torch|cuda|headers)/{name}!!g\ns!(^|[[:space:]])zig/{name}!\\1!g\n"
 
 
 def environment_for(work: Path, toolchain: Toolchain, environ: Mapping[str, str]) -> dict[str, str]:
@@ -82,7 +82,7 @@ def environment_for(work: Path, toolchain: Toolchain, environ: Mapping[str, str]
     if "PYTHONPATH" in environ:  # of pip's isolated builds, where CMake may be a script of Python
         environment["PYTHONPATH"] = environ["PYTHONPATH"]
     if isinstance(toolchain.target, WindowsBuild):
-        environment |= zig.environment(work, environ)
+        environment |= zig.environment(work, toolchain.cxx)
     if launched := toolchain.launchers.environment(environ):
         environment |= {**launched, "TMPDIR": tempfile.gettempdir()}  # a launcher's server outlives this build
     if toolchain.cuda.nvcc and (cudart := find_cudart(work / "cuda")):

@@ -9,6 +9,7 @@ import json
 import os
 import platform
 import re
+import shutil
 import struct
 import sys
 from collections.abc import Callable
@@ -210,9 +211,33 @@ def test_the_plan_has_the_zig_and_all_that_it_has_for_windows_by_content(tmp_pat
     assert {key for key, value in identity().items() if value != before[key]} == {"compiler"}
 
 
-def find_zig(chosen: BuildSettings) -> Cxx:
+def test_what_zig_compiles_its_libraries_from_outlasts_the_environment_that_it_is_installed_in(tmp_path: Path) -> None:
+    """It compiles them again, in minutes, for other files, by inode and time, whatever is in them."""
+    cache = {"ZIG_GLOBAL_CACHE_DIR": str(tmp_path / "cache")}
+
+    def kept(path: Path) -> dict[str, tuple[int, int, str]]:
+        folder = zig.kept_libraries(find_zig(settings_with({"CXX": str(path)}, **FOR_WINDOWS), **cache))
+        files = {file.relative_to(folder).as_posix(): file for file in folder.rglob("*") if file.is_file()}
+        return {name: (file.stat().st_ino, file.stat().st_mtime_ns, file.read_text()) for name, file in files.items()}
+
+    first = make_zig(tmp_path / "one")
+    before = kept(first)
+    shutil.rmtree(first.parent)
+    second = make_zig(tmp_path / "another")
+
+    assert kept(second) == before
+    assert {*before} == {"libcxx/include/vector", "libc/mingw/crt.c", "libc/include/any-windows-any/io.h"}
+    (damaged,) = tmp_path.glob("cache/kernelwheel-*/libc/mingw/crt.c")
+    damaged.write_text("half", encoding="utf-8")
+    assert kept(second)["libc/mingw/crt.c"][2] == "libc/mingw/crt.c"
+    (second.parent / "lib/libcxx/include/vector").write_text("of another release", encoding="utf-8")
+    assert kept(second)["libcxx/include/vector"][2] == "of another release"
+    assert [path.name for path in tmp_path.glob("cache/*") if not path.name.startswith("kernelwheel-")] == []
+
+
+def find_zig(chosen: BuildSettings, **environ: str) -> Cxx:
     assert isinstance(WINDOWS, WindowsBuild)
-    return zig.find_zig(chosen, {"PATH": "/usr/bin:/bin"}, WINDOWS)
+    return zig.find_zig(chosen, {"PATH": "/usr/bin:/bin", **environ}, WINDOWS)
 
 
 def test_an_import_library_is_made_of_names_alone() -> None:

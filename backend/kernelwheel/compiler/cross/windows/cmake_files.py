@@ -6,14 +6,14 @@ from collections.abc import Collection
 from pathlib import Path
 
 from ....project.build_platforms import WindowsBuild
-from .zig import ZIG
+from .zig import PROGRAM
 
 BEFORE_TORCH = "windows"  # a folder in the work folder, for headers that come before torch's
 
 
 def toolchain_file(work: Path, platform: WindowsBuild) -> str:
     """The file that tells CMake what it is configured for (cmake-toolchains(7))."""
-    zig = work / ZIG / "zig"
+    zig = work / PROGRAM
     lines = {
         "CMAKE_SYSTEM_NAME": f'"{platform.cmake_system}"',
         "CMAKE_SYSTEM_PROCESSOR": f'"{platform.machine}"',

@@ -1,8 +1,8 @@
 """zig as the C++ compiler for Windows. It is clang with libc++ and mingw-w64's part of the C runtime, as sources.
 
-It compiles those at the first link, in minutes, and keeps them in its own cache, `~/.cache/zig`, for as long as its own
-files are the same ones by inode and time: each isolated build compiles them again. Nothing of MSVC is used: between a
-library of operators and torch there are C functions alone.
+It compiles those at the first link, in minutes, and keeps them in its own cache, `~/.cache/zig`, for as long as the
+sources are the same files by inode and time. A copy beside them outlasts an isolated build. Nothing of MSVC is used:
+between a library of operators and torch there are C functions alone.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import importlib.util
 import re
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -24,9 +25,9 @@ from ...toolchain.programs import last_line, output_of, passed_on
 
 KIND = "zig"
 RELEASE = r"0\.17\.\d+"  # what this was tried with
-# In the work folder, a link to its folder, below the one that it is run in. It knows what it has compiled by the names
-# that its own files have from there, so the link makes them the same for all work folders.
-ZIG = "build/zig"
+# In the work folder, links to it and its libraries. It knows what it has compiled by the names that its own files have
+# from the folder that it is run in, `build`, so the link makes them the same for all work folders.
+PROGRAM, LIBRARIES = "zig", "build/zig"
 # What decides where it keeps what it compiles of its own libraries.
 VARIABLES = ("XDG_CACHE_HOME", "ZIG_GLOBAL_CACHE_DIR")
 # In its folder of libraries: all but the C libraries of other systems, and what Python makes of scripts for debuggers.
@@ -60,15 +61,34 @@ def find_zig(settings: BuildSettings, environ: Mapping[str, str], target: Window
                 *([f"and unset {settings.origin('cxx')}"] if settings.cxx else []),
             ],
         )
-    return Cxx(path.resolve(), KIND, version, target.triple, environ=passed_on(environ))
+    seen = passed_on(environ) | {name: environ[name] for name in VARIABLES if name in environ}
+    return Cxx(path.resolve(), KIND, version, target.triple, environ=seen)
 
 
-def environment(work: Path, environ: Mapping[str, str]) -> dict[str, str]:
+def environment(work: Path, cxx: Cxx) -> dict[str, str]:
     """What it sees besides other compilers' variables. Only its own libraries are kept longer than the work folder."""
-    return {name: environ[name] for name in VARIABLES if name in environ} | {
-        "ZIG_LIB_DIR": str(work / ZIG / "lib"),
-        "ZIG_LOCAL_CACHE_DIR": str(work / "tmp" / "zig"),
-    }
+    caches = {"ZIG_LIB_DIR": str(work / LIBRARIES), "ZIG_LOCAL_CACHE_DIR": str(work / "tmp" / "zig")}
+    return {**cxx.environ, **caches}
+
+
+def kept_libraries(cxx: Cxx) -> Path:
+    """The copy of all that it has for Windows, by content, in the folder of its own cache."""
+    general = Path(cxx.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    cache = Path(cxx.environ.get("ZIG_GLOBAL_CACHE_DIR") or general / "zig").absolute()
+    here = _libraries(cxx.path)
+    wanted = _digest(here)
+    copy = cache / f"kernelwheel-{wanted}"
+    if _digest(copy) != wanted:  # there is none, or it is damaged
+        shutil.rmtree(copy, ignore_errors=True)
+        cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=cache) as temporary:
+            made = Path(temporary, "lib")
+            for name in _names(here):
+                (made / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(here / name, made / name)
+            if not copy.is_dir():  # another process was faster
+                made.rename(copy)
+    return copy
 
 
 def zig_identity(cxx: Cxx) -> dict[str, str]:
@@ -78,7 +98,7 @@ def zig_identity(cxx: Cxx) -> dict[str, str]:
         "version": cxx.version,
         "target": cxx.target,
         "compiler": file_sha256(cxx.path),
-        "linked_in": json_sha256(dict(_files(_libraries(cxx.path)))),
+        "linked_in": _digest(_libraries(cxx.path)),
     }
 
 
@@ -86,9 +106,11 @@ def _libraries(zig: Path) -> Path:
     return zig.resolve().parent / "lib"
 
 
-def _files(folder: Path) -> Iterator[tuple[str, str]]:
-    """The digests of the files that a build for Windows may read, by name."""
-    for path in folder.rglob("*"):
-        name = path.relative_to(folder).as_posix()
-        if _FOR_WINDOWS.match(name) and path.is_file():
-            yield name, file_sha256(path)
+def _digest(libraries: Path) -> str:
+    """One digest of the names and contents of the files that a build for Windows may read."""
+    return json_sha256({name: file_sha256(libraries / name) for name in _names(libraries)})
+
+
+def _names(libraries: Path) -> Iterator[str]:
+    names = (path.relative_to(libraries).as_posix() for path in libraries.rglob("*") if path.is_file())
+    return filter(_FOR_WINDOWS.match, names)
