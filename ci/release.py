@@ -26,8 +26,6 @@ sys.path.insert(0, str(ROOT / "backend"))
 LOCK = Path("ci", "locks", "build.txt")
 # The oldest drivers that a release serves: 525 and later.
 DRIVERS = "12.0"
-# The other platforms that wheels have kernels for the CPU alone for.
-WITHOUT_CUDA = ("windows-x86_64",)
 # pip installs nothing else, and no sdist, which would be built with more than the lock has.
 LOCKED = {"PIP_REQUIRE_HASHES": "1", "PIP_ONLY_BINARY": ":all:"}
 # Lines of a build that tell how far it is, or what was decided.
@@ -171,13 +169,9 @@ def build(checkout: Path, environment: BuildEnvironment, epoch: str, platforms: 
     run_front_end(environment, epoch, checkout, "--outdir", out)
     made = sorted(path for path in out.iterdir() if path.suffix in (".whl", ".gz"))
     for platform in platforms:
-        if platform in WITHOUT_CUDA:
-            options = ["cuda=off"]
-        else:
-            packages = environment.folder / f"packages-{platform}"
-            fetch_packages(packages, platform, built_with(made)["nvcc"], checkout)
-            options = [f"target-packages={packages}"]
-        config = [f"--config-setting={option}" for option in (f"platform={platform}", *options)]
+        packages = environment.folder / f"packages-{platform}"
+        fetch_packages(packages, platform, built_with(made)["nvcc"], checkout)
+        config = [f"--config-setting=platform={platform}", f"--config-setting=target-packages={packages}"]
         other = environment.folder / platform
         run_front_end(environment, epoch, checkout, "--wheel", *config, "--outdir", other)
         made += sorted(other.glob("*.whl"))

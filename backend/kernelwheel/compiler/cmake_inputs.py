@@ -21,7 +21,7 @@ from ..project.build_platforms import PLATFORMS, WindowsBuild
 from ..project.extension import Extension
 from ..runtime.files import file_sha256, json_sha256
 from .cmake_driver import BUILD_TYPE, GENERATOR
-from .cross.cmake_files import toolchain_file
+from .cross.cmake_files import host_compiler, toolchain_file
 from .cross.windows import cmake_files as windows
 from .cross.windows import zig
 from .headers import header_folders, in_makefile
@@ -96,7 +96,7 @@ def generated_sources(plan: Plan, toolchain: Toolchain) -> dict[str, str]:
     if plan.glibc:
         files |= {f"older/{name}": text for name, text in glibc_compat.source_files(toolchain.cxx, plan.glibc).items()}
     if isinstance(toolchain.target, WindowsBuild):
-        files |= windows.header_files()
+        files |= windows.source_files()
     return files
 
 
@@ -144,6 +144,7 @@ def cache_entries(work: Path, plan: Plan, toolchain: Toolchain) -> dict[str, Any
         cache["KERNELWHEEL_TORCH_STUBS"] = str(work / "torch-stubs")
     if isinstance(platform, WindowsBuild):
         cache["KERNELWHEEL_BEFORE_TORCH"] = str(work / windows.BEFORE_TORCH)
+        cache["KERNELWHEEL_LIBRARIES"] += f";{work / windows.BEFORE_TORCH / 'lib'}"
     for language, folders in header_folders(plan, toolchain).items():
         links = [str(work / "headers" / f"{language}{number}") for number in range(len(folders))]
         cache[f"KERNELWHEEL_{language.upper()}_HEADERS"] = ";".join(links)
@@ -158,7 +159,7 @@ def cache_entries(work: Path, plan: Plan, toolchain: Toolchain) -> dict[str, Any
         inside = work / "cuda" / "bin" / "nvcc"
         cache |= {
             "CMAKE_CUDA_COMPILER": str(inside if inside.is_file() else nvcc.path),
-            "CMAKE_CUDA_HOST_COMPILER": str(toolchain.cxx.path),
+            "CMAKE_CUDA_HOST_COMPILER": str(host_compiler(work, toolchain)),
             "CMAKE_CUDA_COMPILER_FORCED": True,  # no test program, which takes a second
             "KERNELWHEEL_NVCC": "" if nvcc.target and not nvcc.clang else nvcc.version,
             "KERNELWHEEL_TOOLKIT": str(work / "cuda" if inside.is_file() else nvcc.root),

@@ -17,6 +17,7 @@ from ..toolchain.glibc_compat import stub_source
 from ..toolchain.toolchain import Toolchain
 from ..toolchain.torch_files import Torch
 from .windows import cmake_files as windows
+from .windows.zig import KIND, PROGRAM
 
 # The libraries of torch that operators are linked to.
 LINKED = ("torch_cpu", "torch_cuda")
@@ -28,21 +29,27 @@ def toolchain_file(work: Path, toolchain: Toolchain) -> str:
     """The file that tells CMake what it is configured for (cmake-toolchains(7))."""
     nvcc, platform = toolchain.cuda.nvcc, toolchain.target
     assert platform is not None
-    if isinstance(platform, WindowsBuild):
-        return windows.toolchain_file(work, platform)
-    libc = Path(toolchain.cxx.answer(f"-print-file-name={platform.libc}")).resolve()
     lines = {
         "CMAKE_SYSTEM_NAME": platform.cmake_system,
         "CMAKE_SYSTEM_PROCESSOR": platform.machine,
         "CMAKE_CXX_COMPILER": toolchain.cxx.path,
-        "CMAKE_FIND_ROOT_PATH": libc.parents[1],
+        "CMAKE_CUDA_HOST_COMPILER": host_compiler(work, toolchain),
         **{f"CMAKE_FIND_ROOT_PATH_MODE_{kind}": "ONLY" for kind in ("LIBRARY", "INCLUDE", "PACKAGE")},
         "CMAKE_FIND_ROOT_PATH_MODE_PROGRAM": "NEVER",
     }
+    if isinstance(platform, WindowsBuild):
+        lines |= windows.compiler(work / PROGRAM, platform)
+    else:
+        libc = Path(toolchain.cxx.answer(f"-print-file-name={platform.libc}")).resolve()
+        lines["CMAKE_FIND_ROOT_PATH"] = libc.parents[1]
     if nvcc and nvcc.target:
-        lines["CMAKE_CUDA_HOST_COMPILER"] = toolchain.cxx.path
         lines["CMAKE_CUDA_FLAGS_INIT"] = f"--target-directory {nvcc.target.name}"
     return "".join(f'set({name} "{value}")\n' for name, value in lines.items())
+
+
+def host_compiler(work: Path, toolchain: Toolchain) -> Path:
+    """What compiles for the host in nvcc's calls: zig by its link, as an isolated environment has it elsewhere."""
+    return work / PROGRAM if toolchain.cxx.kind == KIND else toolchain.cxx.path
 
 
 def stub_files(torch: Torch, platform: Platform) -> dict[str, str]:
