@@ -21,9 +21,8 @@ from ..project.build_platforms import PLATFORMS, WindowsBuild
 from ..project.extension import Extension
 from ..runtime.files import file_sha256, json_sha256
 from .cmake_driver import BUILD_TYPE, GENERATOR
-from .cross.cmake_files import host_compiler, toolchain_file
+from .cross.cmake_files import toolchain_file
 from .cross.windows import cmake_files as windows
-from .cross.windows import zig
 from .headers import header_folders, in_makefile
 from .plan import Plan
 from .toolchain import glibc_compat
@@ -54,16 +53,6 @@ _FUNCTIONS = {
 }
 
 
-def prefix_map(work: Path, kind: str) -> str:
-    """The response file that makes `__FILE__` the same in every folder.
-
-    Of the characters allowed in the path (work_folder.FIT), only a space is special there. It is escaped, not quoted,
-    because sccache does not understand quotes in response files. zig, on the contrary, understands nothing else.
-    """
-    option = f"-ffile-prefix-map={work}=."
-    return f'"{option}"\n' if kind == zig.KIND else option.replace(" ", "\\ ") + "\n"
-
-
 def without_links(work: Path) -> str:
     """The sed script that removes from a dependency file everything reached through the folder's links."""
     quoted = re.sub(r"([][.*^$+?(){}|\\!])", r"\\\1", in_makefile(work))
@@ -81,8 +70,7 @@ def environment_for(work: Path, toolchain: Toolchain, environ: Mapping[str, str]
     }
     if "PYTHONPATH" in environ:  # of pip's isolated builds, where CMake may be a script of Python
         environment["PYTHONPATH"] = environ["PYTHONPATH"]
-    if isinstance(toolchain.target, WindowsBuild):
-        environment |= zig.environment(work, toolchain.cxx)
+    environment |= toolchain.cxx.environment(work)
     if launched := toolchain.launchers.environment(environ):
         environment |= {**launched, "TMPDIR": tempfile.gettempdir()}  # a launcher's server outlives this build
     if toolchain.cuda.nvcc and (cudart := find_cudart(work / "cuda")):
@@ -102,7 +90,8 @@ def generated_sources(plan: Plan, toolchain: Toolchain) -> dict[str, str]:
 
 def recipe_files(work: Path, toolchain: Toolchain) -> dict[str, str]:
     """The files that tell CMake and the compilers how, by their names in the work folder."""
-    files = {"recipe/paths.rsp": prefix_map(work, toolchain.cxx.kind), "recipe/depfile.sed": without_links(work)}
+    prefix_map = toolchain.cxx.response_file(f"-ffile-prefix-map={work}=.")  # __FILE__ is the same in every folder
+    files = {"recipe/paths.rsp": prefix_map, "recipe/depfile.sed": without_links(work)}
     if toolchain.target:
         files["recipe/toolchain.cmake"] = toolchain_file(work, toolchain)
     return files
@@ -159,7 +148,7 @@ def cache_entries(work: Path, plan: Plan, toolchain: Toolchain) -> dict[str, Any
         inside = work / "cuda" / "bin" / "nvcc"
         cache |= {
             "CMAKE_CUDA_COMPILER": str(inside if inside.is_file() else nvcc.path),
-            "CMAKE_CUDA_HOST_COMPILER": str(host_compiler(work, toolchain)),
+            "CMAKE_CUDA_HOST_COMPILER": str(toolchain.cxx.program(work)),
             "CMAKE_CUDA_COMPILER_FORCED": True,  # no test program, which takes a second
             "KERNELWHEEL_NVCC": "" if nvcc.target and not nvcc.clang else nvcc.version,
             "KERNELWHEEL_TOOLKIT": str(work / "cuda" if inside.is_file() else nvcc.root),

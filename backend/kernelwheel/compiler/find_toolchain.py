@@ -44,8 +44,7 @@ def find_toolchain(
         cuda = replace(cuda, nvcc=for_target(cuda.nvcc, settings, target))
     cuobjdump = find_cuobjdump(cuda.nvcc, torch.root.parent, environ) if cuda.nvcc else None
     if isinstance(target, WindowsBuild):
-        cxx = find_zig(settings, environ, target)
-        return Toolchain(torch, cxx, cuda, cuobjdump, Launchers(), settings, target)
+        return Toolchain(torch, find_zig(settings, environ, target), cuda, cuobjdump, Launchers(), settings, target)
     launchers = find_launchers(settings, environ, cuda.nvcc is not None and not cuda.nvcc.clang)
     cxx = find_cxx(settings, environ, cuda.nvcc, target)
     return Toolchain(torch, cxx, cuda, cuobjdump, launchers, settings, target)

@@ -248,10 +248,7 @@ def _make_links(work: Path, plan: Plan, toolchain: Toolchain) -> None:
     (work / "torch").symlink_to(toolchain.torch.root)
     if toolchain.cuda.nvcc:
         link_toolkit(work / "cuda", toolchain.cuda.nvcc)
-    if toolchain.cxx.kind == zig.KIND:
-        (work / zig.PROGRAM).symlink_to(toolchain.cxx.path)
-        (work / zig.LIBRARIES).parent.mkdir(exist_ok=True)
-        (work / zig.LIBRARIES).symlink_to(zig.kept_libraries(toolchain.cxx))
+    toolchain.cxx.make_links(work)
     (work / "headers").mkdir()
     for language, folders in header_folders(plan, toolchain).items():
         for number, folder in enumerate(folders):

@@ -27,7 +27,6 @@ from kernelwheel.compiler.cross.target_platform import cross_platform, for_targe
 from kernelwheel.compiler.cross.windows import zig
 from kernelwheel.compiler.cross.windows.cmake_files import definition
 from kernelwheel.compiler.find_toolchain import find_toolchain
-from kernelwheel.compiler.toolchain.cxx import Cxx
 from kernelwheel.compiler.toolchain.nvcc import inspect_nvcc
 from kernelwheel.packing import tags
 from kernelwheel.project.build_platforms import HEADER, PLATFORMS, WindowsBuild
@@ -278,7 +277,7 @@ def test_the_plan_has_the_zig_and_all_that_it_has_for_windows_by_content(tmp_pat
     chosen = settings_with({"CXX": str(path)}, **FOR_WINDOWS)
 
     def identity() -> dict[str, str]:
-        return zig.zig_identity(find_zig(chosen))
+        return find_zig(chosen).identity()
 
     before = identity()
     for name in ("libc/musl/a.c", "lldb/x.pyc"):
@@ -299,7 +298,7 @@ def test_what_zig_compiles_its_libraries_from_outlasts_the_environment_that_it_i
     cache = {"ZIG_GLOBAL_CACHE_DIR": str(tmp_path / "cache")}
 
     def kept(path: Path) -> dict[str, tuple[int, int, str]]:
-        folder = zig.kept_libraries(find_zig(settings_with({"CXX": str(path)}, **FOR_WINDOWS), **cache))
+        folder = find_zig(settings_with({"CXX": str(path)}, **FOR_WINDOWS), **cache).kept_libraries()
         files = {file.relative_to(folder).as_posix(): file for file in folder.rglob("*") if file.is_file()}
         return {name: (file.stat().st_ino, file.stat().st_mtime_ns, file.read_text()) for name, file in files.items()}
 
@@ -318,7 +317,7 @@ def test_what_zig_compiles_its_libraries_from_outlasts_the_environment_that_it_i
     assert [path.name for path in tmp_path.glob("cache/*") if not path.name.startswith("kernelwheel-")] == []
 
 
-def find_zig(chosen: BuildSettings, **environ: str) -> Cxx:
+def find_zig(chosen: BuildSettings, **environ: str) -> zig.Zig:
     assert isinstance(WINDOWS, WindowsBuild)
     return zig.find_zig(chosen, {"PATH": "/usr/bin:/bin", **environ}, WINDOWS)
 

@@ -17,7 +17,6 @@ from ..toolchain.glibc_compat import stub_source
 from ..toolchain.toolchain import Toolchain
 from ..toolchain.torch_files import Torch
 from .windows import cmake_files as windows
-from .windows.zig import KIND, PROGRAM
 
 # The libraries of torch that operators are linked to.
 LINKED = ("torch_cpu", "torch_cuda")
@@ -27,29 +26,24 @@ _STABLE = (b"aoti_torch_", b"torch_")
 
 def toolchain_file(work: Path, toolchain: Toolchain) -> str:
     """The file that tells CMake what it is configured for (cmake-toolchains(7))."""
-    nvcc, platform = toolchain.cuda.nvcc, toolchain.target
+    nvcc, platform, compiler = toolchain.cuda.nvcc, toolchain.target, toolchain.cxx.program(work)
     assert platform is not None
     lines = {
         "CMAKE_SYSTEM_NAME": platform.cmake_system,
         "CMAKE_SYSTEM_PROCESSOR": platform.machine,
-        "CMAKE_CXX_COMPILER": toolchain.cxx.path,
-        "CMAKE_CUDA_HOST_COMPILER": host_compiler(work, toolchain),
+        "CMAKE_CXX_COMPILER": compiler,
+        "CMAKE_CUDA_HOST_COMPILER": compiler,
         **{f"CMAKE_FIND_ROOT_PATH_MODE_{kind}": "ONLY" for kind in ("LIBRARY", "INCLUDE", "PACKAGE")},
         "CMAKE_FIND_ROOT_PATH_MODE_PROGRAM": "NEVER",
     }
     if isinstance(platform, WindowsBuild):
-        lines |= windows.compiler(work / PROGRAM, platform)
+        lines |= windows.compiler(compiler, platform)
     else:
         libc = Path(toolchain.cxx.answer(f"-print-file-name={platform.libc}")).resolve()
         lines["CMAKE_FIND_ROOT_PATH"] = libc.parents[1]
     if nvcc and nvcc.target:
         lines["CMAKE_CUDA_FLAGS_INIT"] = f"--target-directory {nvcc.target.name}"
     return "".join(f'set({name} "{value}")\n' for name, value in lines.items())
-
-
-def host_compiler(work: Path, toolchain: Toolchain) -> Path:
-    """What compiles for the host in nvcc's calls: zig by its link, as an isolated environment has it elsewhere."""
-    return work / PROGRAM if toolchain.cxx.kind == KIND else toolchain.cxx.path
 
 
 def stub_files(torch: Torch, platform: Platform) -> dict[str, str]:

@@ -13,6 +13,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from ....project.build_platforms import WindowsBuild
@@ -23,7 +24,6 @@ from ....runtime.files import file_sha256, json_sha256
 from ...toolchain.cxx import Cxx
 from ...toolchain.programs import last_line, output_of, passed_on
 
-KIND = "zig"
 RELEASE = r"0\.17\.\d+"  # what this was tried with
 # In the work folder, links to it and its libraries. It knows what it has compiled by the names that its own files have
 # from the folder that it is run in, `build`, so the link makes them the same for all work folders.
@@ -34,7 +34,68 @@ VARIABLES = ("XDG_CACHE_HOME", "ZIG_GLOBAL_CACHE_DIR")
 _FOR_WINDOWS = re.compile(r"libc/(mingw/|include/[^/]*windows[^/]*/)|(?!libc/|lldb/)")
 
 
-def find_zig(settings: BuildSettings, environ: Mapping[str, str], target: WindowsBuild) -> Cxx:
+@dataclass(frozen=True)
+class Zig(Cxx):
+    """pip's zig."""
+
+    @property
+    def libraries(self) -> Path:
+        """The folder of its own libraries, as sources."""
+        return self.path.parent / "lib"
+
+    def search_folders(self) -> tuple[Path, ...]:
+        """None but its own, which are in its identity."""
+        return ()
+
+    def identity(self) -> dict[str, str]:
+        """Digests of the program, and of all that it has for Windows."""
+        return {
+            "kind": self.kind,
+            "version": self.version,
+            "target": self.target,
+            "compiler": file_sha256(self.path),
+            "linked_in": _digest(self.libraries),
+        }
+
+    def program(self, work: Path) -> Path:
+        """A link, as each isolated environment has it elsewhere."""
+        return work / PROGRAM
+
+    def environment(self, work: Path) -> Mapping[str, str]:
+        """Where its caches are. Only its own libraries are kept longer than the work folder."""
+        caches = {"ZIG_LIB_DIR": str(work / LIBRARIES), "ZIG_LOCAL_CACHE_DIR": str(work / "tmp" / "zig")}
+        return {**self.environ, **caches}
+
+    def make_links(self, work: Path) -> None:
+        """To it and to its libraries."""
+        (work / PROGRAM).symlink_to(self.path)
+        (work / LIBRARIES).parent.mkdir(exist_ok=True)
+        (work / LIBRARIES).symlink_to(self.kept_libraries())
+
+    def response_file(self, option: str) -> str:
+        """It understands nothing but quotes."""
+        return f'"{option}"\n'
+
+    def kept_libraries(self) -> Path:
+        """The copy of all that it has for Windows, by content, in the folder of its own cache."""
+        general = Path(self.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        cache = Path(self.environ.get("ZIG_GLOBAL_CACHE_DIR") or general / "zig").absolute()
+        wanted = _digest(self.libraries)
+        copy = cache / f"kernelwheel-{wanted}"
+        if _digest(copy) != wanted:  # there is none, or it is damaged
+            shutil.rmtree(copy, ignore_errors=True)
+            cache.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=cache) as temporary:
+                made = Path(temporary, "lib")
+                for name in _names(self.libraries):
+                    (made / name).parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copyfile(self.libraries / name, made / name)
+                if not copy.is_dir():  # no other process was faster
+                    made.rename(copy)
+        return copy
+
+
+def find_zig(settings: BuildSettings, environ: Mapping[str, str], target: WindowsBuild) -> Zig:
     """The zig that `cxx` names, or else the one that pip installs.
 
     Raises:
@@ -49,7 +110,7 @@ def find_zig(settings: BuildSettings, environ: Mapping[str, str], target: Window
         spec = importlib.util.find_spec("ziglang")
         path = Path(next(iter((spec and spec.submodule_search_locations) or ["ziglang"]))) / "zig"
     version = output_of(str(path), "version", environ=passed_on(environ)).strip()
-    if not re.fullmatch(RELEASE, version) or not _libraries(path).is_dir():
+    if not re.fullmatch(RELEASE, version) or not (path.resolve().parent / "lib").is_dir():
         found.append(f"{path}: {last_line(version)}" + (f" ({settings.origin('cxx')})" if settings.cxx else ""))
     if found:
         raise BuildError(
@@ -62,48 +123,7 @@ def find_zig(settings: BuildSettings, environ: Mapping[str, str], target: Window
             ],
         )
     seen = passed_on(environ) | {name: environ[name] for name in VARIABLES if name in environ}
-    return Cxx(path.resolve(), KIND, version, target.triple, environ=seen)
-
-
-def environment(work: Path, cxx: Cxx) -> dict[str, str]:
-    """What it sees besides other compilers' variables. Only its own libraries are kept longer than the work folder."""
-    caches = {"ZIG_LIB_DIR": str(work / LIBRARIES), "ZIG_LOCAL_CACHE_DIR": str(work / "tmp" / "zig")}
-    return {**cxx.environ, **caches}
-
-
-def kept_libraries(cxx: Cxx) -> Path:
-    """The copy of all that it has for Windows, by content, in the folder of its own cache."""
-    general = Path(cxx.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    cache = Path(cxx.environ.get("ZIG_GLOBAL_CACHE_DIR") or general / "zig").absolute()
-    here = _libraries(cxx.path)
-    wanted = _digest(here)
-    copy = cache / f"kernelwheel-{wanted}"
-    if _digest(copy) != wanted:  # there is none, or it is damaged
-        shutil.rmtree(copy, ignore_errors=True)
-        cache.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=cache) as temporary:
-            made = Path(temporary, "lib")
-            for name in _names(here):
-                (made / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(here / name, made / name)
-            if not copy.is_dir():  # another process was faster
-                made.rename(copy)
-    return copy
-
-
-def zig_identity(cxx: Cxx) -> dict[str, str]:
-    """As `cxx_identity`: digests of the program, and of all that it has for Windows."""
-    return {
-        "kind": KIND,
-        "version": cxx.version,
-        "target": cxx.target,
-        "compiler": file_sha256(cxx.path),
-        "linked_in": _digest(_libraries(cxx.path)),
-    }
-
-
-def _libraries(zig: Path) -> Path:
-    return zig.resolve().parent / "lib"
+    return Zig(path.resolve(), "zig", version, target.triple, environ=seen)
 
 
 def _digest(libraries: Path) -> str:
