@@ -27,6 +27,7 @@ from kernelwheel.compiler.cross.target_platform import cross_platform, for_targe
 from kernelwheel.compiler.cross.windows import zig
 from kernelwheel.compiler.cross.windows.cmake_files import definition
 from kernelwheel.compiler.find_toolchain import find_toolchain
+from kernelwheel.compiler.nvcc_on_clang.__main__ import answer
 from kernelwheel.compiler.toolchain.nvcc import inspect_nvcc
 from kernelwheel.packing import tags
 from kernelwheel.project.build_platforms import HEADER, PLATFORMS, WindowsBuild
@@ -240,6 +241,31 @@ def test_two_builds_with_cuda_kernels_in_two_folders_are_the_same_bytes(
     again = build_with_cuda(checkout(), build_root / "windows cuda again")
 
     assert again.file.read_bytes() == cuda_wheel.file.read_bytes()
+
+
+def test_clang_compiles_with_the_headers_that_zig_compiles_with_and_its_own_for_cuda_before_those_of_c(
+    tmp_path: Path,
+) -> None:
+    toolkit, calls = make_toolkit(tmp_path / "cuda", "12.9.86"), tmp_path / "calls"
+    (toolkit / "targets/x64").mkdir(parents=True)
+    for name in ("clang++", "ptxas", "fatbinary"):
+        make_program(toolkit / "bin" / name, f"""echo "$@" >> "{calls}"; echo "'sm_90' release 12.9, V12.9.86" """)
+    said = '"zig" "-cc1" "-isystem" "zig/libcxx/include" "-isystem" "zig/libcxxabi/include" "-isystem" "zig/include"'
+    said += ' "-isystem" "zig/libc/include/any-windows-any" "-D" "_LIBCPP_HAS_THREADS=1" "-x" "c++" "/dev/null"'
+    host = make_program(tmp_path / "zig", f'[ "$1 $2 $3" = "c++ -target x86_64-windows-gnu" ] && echo \'{said}\'')
+    words = ["--target-directory", "x64", f"-ccbin={host}", "-gencode=arch=compute_90,code=[sm_90,compute_90]"]
+
+    answer(str(toolkit / "bin/nvcc"), [*words, "-c", "twice.cu", "-o", "twice.o"])
+
+    halves = [line.split() for line in calls.read_text(encoding="utf-8").splitlines() if "-only" in line]
+    assert len(halves) == 2
+    for half in halves:
+        assert [word for word in half if "zig/" in word or "/windows" in word or word.startswith("-D_LIBCPP")] == [
+            f"-I{toolkit}/targets/x64/include/windows", "-stdlib++-isystemzig/libcxx/include",
+            "-stdlib++-isystemzig/libcxxabi/include", "-idirafterzig/libc/include/any-windows-any",
+            "-D_LIBCPP_HAS_THREADS=1",
+        ]  # fmt: skip
+        assert {"--target=x86_64-windows-gnu", "-nostdlibinc"} <= {*half}
 
 
 def test_the_toolkit_s_part_for_windows_is_what_pip_has(tmp_path: Path) -> None:
