@@ -28,6 +28,7 @@ from kernelwheel.compiler.cross.windows import zig
 from kernelwheel.compiler.cross.windows.cmake_files import definition
 from kernelwheel.compiler.find_toolchain import find_toolchain
 from kernelwheel.compiler.nvcc_on_clang.__main__ import answer
+from kernelwheel.compiler.toolchain import clang_toolkit, cuda
 from kernelwheel.compiler.toolchain.nvcc import inspect_nvcc
 from kernelwheel.packing import tags
 from kernelwheel.project.build_platforms import HEADER, PLATFORMS, WindowsBuild
@@ -393,6 +394,22 @@ def test_pip_is_asked_for_what_is_missing_in_a_build_for_windows_and_in_no_other
 
     assert found[-2:] == ["ziglang>=0.17,<0.18", "pefile"]
     assert not {*found[-2:]} & {*native}
+
+
+@pytest.mark.skipif(not CLANG, reason="no clang++-19 or later on PATH; Debian: apt-get install clang-19")
+def test_pip_is_asked_for_what_clang_compiles_with_too_if_there_are_to_be_cuda_kernels(
+    monkeypatch: pytest.MonkeyPatch, tiny_checkout: Path
+) -> None:
+    monkeypatch.chdir(tiny_checkout)
+    monkeypatch.setattr(cuda, "missing_parts", lambda folders: ["nvidia-cuda-nvcc-cu12"])
+    monkeypatch.setattr(clang_toolkit, "missing_parts", lambda folders: ["nvidia-cuda-nvcc-cu12"])
+
+    def asked(**chosen: str) -> bool:
+        words = hooks.get_requires_for_build_wheel({**FOR_WINDOWS, "drivers": "12.0", **chosen})
+        return "nvidia-cuda-nvcc-cu12" in words
+
+    assert asked(cuda="on")
+    assert not asked()
 
 
 def test_modules_and_libraries_on_all_of_torch_are_refused_before_anything_is_looked_for() -> None:
