@@ -77,7 +77,7 @@ def for_target(nvcc: Nvcc, settings: BuildSettings, platform: Platform) -> Nvcc:
             required="clang, which is taken for CUDA 12",
             found=f"{nvcc.name}, {nvcc.origin}",
             remedies=[
-                f"-C drivers=12.0 ({settings.variable('drivers')}=12.0), for drivers from CUDA 12.0 on",
+                f"ask for drivers from CUDA 12.0 on: -C drivers=12.0 ({settings.variable('drivers')}=12.0)",
                 "or name a clang: CUDACXX=clang++-19",
             ],
         )
