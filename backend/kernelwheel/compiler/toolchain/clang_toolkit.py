@@ -41,7 +41,7 @@ _CMAKE = Path(__file__).parents[2] / "cmake"
 HEADERS = {
     HEADER: (_CMAKE / "nvcc_on_clang.h").read_text(encoding="utf-8"),
     "include/curand_mtgp32_kernel.h": "",
-    "include/windows/crt/math_functions.hpp": (_CMAKE / "windows_math_functions.hpp").read_text(encoding="utf-8"),
+    "include/windows/crt/math_functions.hpp": (_CMAKE / "windows_math_functions.h").read_text(encoding="utf-8"),
 }
 # In nvcc's place; $0 is how it was called, which may be through a link to the folder.
 PROGRAM = """#!/bin/sh
