@@ -21,7 +21,8 @@
 #   KERNELWHEEL_OLDER          the folder with sources for the interface of an older glibc, or empty
 #   KERNELWHEEL_TORCH_STUBS    the folder with sources for torch's interface, where KERNELWHEEL_TORCH is for this machine
 #                              and the build is not; or not set
-#   KERNELWHEEL_BEFORE_TORCH   a folder of headers that come before torch's own, or not set
+#   KERNELWHEEL_BEFORE_TORCH   for Windows: a folder with headers that come before torch's own, and with what the CUDA
+#                              runtime is linked to
 #   KERNELWHEEL_TAKEN          files of libraries that are there already and need not be compiled
 #   KERNELWHEEL_OUTPUT         the folder that receives the libraries
 #   KERNELWHEEL_RECIPE         compile()'s own files for compilers and sed, relative to the build folder; not set for
