@@ -140,13 +140,14 @@ apt_install() {
 # can; else says what does.
 make_cuda12() {
   cuda12=$cache/cuda12
-  local wanted=(nvidia-cuda-{nvcc,runtime,cccl}-cu12==12.9.*)
-  if ! is_made cuda12 "${wanted[@]}"; then
-    say "parts of CUDA 12, to compile with: ${wanted[*]}"
+  local wanted=(nvidia-cuda-{nvcc,runtime,cccl}-cu12==12.9.*) windows=(--platform win_amd64 --only-binary=:all:)
+  if ! is_made cuda12 "${wanted[@]}" "${windows[@]}"; then
+    say "parts of CUDA 12, to compile with, here and for Windows: ${wanted[*]}"
     make_venv frontend
     rm -rf "$cuda12"
     pip_install --no-deps --target "$cuda12" "${wanted[@]}"
-    printf '%s' "$python ${wanted[*]}" >"$cuda12/made-from"
+    pip_install --no-deps --target "$cuda12/windows" "${windows[@]}" "${wanted[@]}"
+    printf '%s' "$python ${wanted[*]} ${windows[*]}" >"$cuda12/made-from"
   fi
   if [ -z "$(compgen -c clang++-)" ]; then
     if ! apt_install clang-19; then

@@ -21,6 +21,7 @@ from typing import NamedTuple
 from zipfile import ZipFile
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "backend"))
 # What a build gets, in a checkout.
 LOCK = Path("ci", "locks", "build.txt")
 # The oldest drivers that a release serves: 525 and later.
@@ -186,7 +187,6 @@ def fetch_packages(folder: Path, platform: str, nvcc: str, checkout: Path) -> No
         nvcc: what built the first wheel: `13.0.88`, or `clang 19.1.7 with CUDA 12.9.86`.
         checkout: the checkout, which has the lock.
     """
-    sys.path.insert(0, str(ROOT / "backend"))
     from kernelwheel.compiler.cross.target_platform import pip_words
     from kernelwheel.project.build_platforms import PLATFORMS
 
@@ -238,7 +238,7 @@ def different_environment(folder: Path, older: Path) -> BuildEnvironment:
     env = {
         "HOME": str(folder / "home"), "TMPDIR": str(folder / "temporary"), "XDG_CACHE_HOME": str(folder / "cache"),
         "PATH": f"{older}:{os.environ['PATH']}", "MAX_JOBS": "3", "LC_ALL": "C", "TZ": "Pacific/Kiritimati",
-        "PYTHONHASHSEED": "42", "PIP_CACHE_DIR": cache,
+        "PYTHONHASHSEED": "42", "PIP_CACHE_DIR": cache, "ZIG_GLOBAL_CACHE_DIR": str(folder / "zig"),
     }  # fmt: skip
     return BuildEnvironment(folder, env, 0o077, as_nobody(folder.parent))
 
@@ -279,12 +279,14 @@ def check_files(files: Sequence[Path], checkout: Path) -> list[Check]:
         run(checkout, "validate-pyproject", tools / "validate-pyproject", "pyproject.toml", "backend/pyproject.toml"),
     ]
     for number, wheel in enumerate(wheels_of(files)):
-        checked = [
-            run(folder, "check-wheel-contents", tools / "check-wheel-contents", wheel.name),
-            check_tag(wheel.name, run(folder, "auditwheel show", tools / "auditwheel", "show", wheel.name)),
-            check_abi(wheel, tools),
-        ]
-        which = f", {wheel.stem.rpartition('-')[2]}" if number else ""
+        tag = wheel.stem.rpartition("-")[2]
+        checked = [run(folder, "check-wheel-contents", tools / "check-wheel-contents", wheel.name)]
+        if tag.startswith("win"):
+            checked += check_windows(wheel)
+        else:
+            shown = run(folder, "auditwheel show", tools / "auditwheel", "show", wheel.name)
+            checked += [check_tag(wheel.name, shown), check_abi(wheel, tools)]
+        which = f", {tag}" if number else ""
         checks += [check._replace(name=check.name + which) for check in checked]
     return checks
 
@@ -306,6 +308,46 @@ def check_abi(wheel: Path, tools: Path) -> Check:
     with tempfile.TemporaryDirectory() as folder:
         shutil.unpack_archive(wheel, folder, "zip")
         return run(Path(folder), "torch-abi-audit", tools / "torch-abi-audit", "./splat", "--check", "torch")
+
+
+def check_windows(wheel: Path) -> list[Check]:
+    """What the libraries in a wheel for Windows import, by pefile: auditwheel and torch-abi-audit read ELF alone."""
+    import pefile
+    from kernelwheel.project.build_platforms import PLATFORMS
+    from torch_abi_audit.torch_abi import classify_symbol, classify_symbols
+
+    imported: dict[str, list[str]] = {}
+    with ZipFile(wheel) as archive:
+        target = json.loads(archive.read("splat/_native/manifest.json"))["requires"]["torch"]
+        for name in archive.namelist():
+            if name.endswith(".dll"):
+                with pefile.PE(data=archive.read(name), fast_load=True) as file:
+                    file.parse_data_directories([pefile.DIRECTORY_ENTRY["IMAGE_DIRECTORY_ENTRY_IMPORT"]])
+                    for table in file.DIRECTORY_ENTRY_IMPORT:
+                        symbols = [(each.name or b"").decode("ascii") for each in table.imports]
+                        imported.setdefault(table.dll.decode("ascii"), []).extend(symbols)
+    foreign = [name for name in imported if not re.fullmatch(PLATFORMS["windows-x86_64"].external_libs, name)]
+    used = sorted({symbol for name in imported if name.startswith(("torch", "c10")) for symbol in imported[name]})
+    verdict = classify_symbols(used)
+    outside = [name for name in used if classify_symbol(name) != "stable_shim"] + [*verdict.unknown_shim_symbols]
+    since = [int(part) for part in (verdict.min_torch_version or "0").split(".")[:2]]
+    old_enough = since <= [int(part) for part in target.split(".")]
+    checks = [
+        Check(
+            "imports, in place of auditwheel",
+            bool(imported) and not foreign,
+            f"imported: {', '.join(sorted(imported))}\nneither torch nor Windows: {', '.join(foreign) or 'none'}",
+        ),
+        Check(
+            "imports, in place of torch-abi-audit",
+            bool(used) and not outside and old_enough,
+            f"{len(used)} functions of torch, by torch-abi-audit's lists those of torch {verdict.min_torch_version}; "
+            f"the wheel requires {target}\nnot of the stable ABI: {', '.join(outside) or 'none'}",
+        ),
+    ]
+    for check in checks:
+        print(f"  {check.name}: {'passed' if check.passed else 'FAILED'}", flush=True)
+    return checks
 
 
 def check_equal(files: Sequence[Path], again: Sequence[Path], how: str) -> Check:

@@ -151,9 +151,13 @@ def test_a_wheel_whose_tag_auditwheel_does_not_read_in_it_fails(release: ModuleT
         ),
     ],
 )
+@pytest.mark.parametrize(
+    ("platform", "tag"), [("linux-aarch64", "manylinux_2_17_aarch64"), ("windows-x86_64", "win_amd64")]
+)
 def test_the_toolkit_s_parts_for_another_platform_fit_what_built_the_first_wheel(
-    release: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nvcc: str, wanted: set[str]
-) -> None:
+    release: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    nvcc: str, wanted: set[str], platform: str, tag: str,
+) -> None:  # fmt: skip
     called: list[str] = []
 
     def run(command: list[object], **_: object) -> subprocess.CompletedProcess[str]:
@@ -162,10 +166,10 @@ def test_the_toolkit_s_parts_for_another_platform_fit_what_built_the_first_wheel
 
     monkeypatch.setattr(release.subprocess, "run", run)
 
-    release.fetch_packages(tmp_path / "parts", "linux-aarch64", nvcc, tmp_path)
+    release.fetch_packages(tmp_path / "parts", platform, nvcc, tmp_path)
 
     assert {word for word in called if word.startswith("nvidia-")} == wanted
-    assert any(word.endswith("_aarch64") for word in called)
+    assert called[called.index("--platform") + 1] == tag
     assert called[called.index("--constraint") + 1] == str(tmp_path / "ci/locks/build.txt")
 
 

@@ -19,6 +19,7 @@ from kernelwheel.compiler.cmake_driver import CMAKE_VERSION, NINJA_VERSION
 from kernelwheel.compiler.cross.target_platform import WHEELS
 from kernelwheel.compiler.toolchain.clang_toolkit import PARTS
 from kernelwheel.project.package import read_toml
+from kernelwheel.requirements import FOR_WINDOWS, RELEASES
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -40,6 +41,7 @@ NEEDED = {
         f"cmake{CMAKE_VERSION}",
         f"ninja{NINJA_VERSION}",
         *(f"{name}; sys_platform == 'linux'" for name in (*WHEELS, *PARTS)),  # of another platform, the same releases
+        *(name + RELEASES.get(name, "") for _, name in FOR_WINDOWS),
     ],
 }
 

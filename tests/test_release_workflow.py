@@ -27,6 +27,7 @@ BASH = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c"]
 FILES = {
     "splat-1.0-py3-none-manylinux_2_28_aarch64.whl": b"wheel for Arm",
     "splat-1.0-py3-none-manylinux_2_28_x86_64.whl": b"wheel",
+    "splat-1.0-py3-none-win_amd64.whl": b"wheel for Windows",
     "splat-1.0.tar.gz": b"sdist",
 }
 REPORTS = {"results.json": b"[]", "SHA256SUMS": b""}
@@ -174,7 +175,7 @@ def test_a_link_is_refused(tmp_path: Path) -> None:
     assert name in done.stderr
 
 
-@pytest.mark.parametrize("job", ["matrix", "gpu"])
+@pytest.mark.parametrize("job", ["matrix", "windows", "gpu"])
 def test_what_is_tried_is_what_was_built(job: str, tmp_path: Path) -> None:
     folder = write(tmp_path / "dist", FILES)
     check = script_with(job, "sha256sum")

@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
 from builds import for_another_platform
 from folders import HELPERS, REPOSITORY
+from kernelwheel.compiler.binary_inspect import used_symbols
 from PIL import Image
 from processes import run
+from programs import CLANG, CUDA_12
 
 import splat
 from splat.scene.formats import read_scene
@@ -33,19 +38,29 @@ def windows_path(path: Path) -> str:
 
 
 def build_wheel(folder: Path) -> Path:
-    """Build this checkout's wheel for Windows."""
-    words = ["--no-build-isolation", "--no-deps", "-C", "platform=windows-x86_64", "-w", folder]
-    caches = {"XDG_CACHE_HOME": str(folder / "cache"), "ZIG_GLOBAL_CACHE_DIR": os.environ["ZIG_GLOBAL_CACHE_DIR"]}
-    run([sys.executable, "-m", "pip", "wheel", *words, REPOSITORY], cwd=folder, env=caches, limit=900)
+    """Build this checkout's wheel for Windows, with CUDA kernels where something compiles them."""
+    options = {"platform": "windows-x86_64"}
+    env = {"XDG_CACHE_HOME": str(folder / "cache"), "ZIG_GLOBAL_CACHE_DIR": os.environ["ZIG_GLOBAL_CACHE_DIR"]}
+    if CLANG and CUDA_12:
+        options |= {"cuda": "on", "drivers": "12.0", "archs": "8.0", "target-packages": f"{CUDA_12}/windows"}
+        env["PYTHONPATH"] = CUDA_12
+    words = [word for name, value in options.items() for word in ("-C", f"{name}={value}")]
+    words += ["--no-build-isolation", "--no-deps", "-w", str(folder), str(REPOSITORY)]
+    run([sys.executable, "-m", "pip", "wheel", *words], cwd=folder, env=env, limit=1500)
     (wheel,) = folder.glob("*-py3-none-win_amd64.whl")
     return wheel
 
 
 @pytest.fixture(scope="module")
-def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel for Windows that SPLAT_TEST_WINDOWS_WHEEL names, or else this checkout's, installed."""
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel for Windows that SPLAT_TEST_WINDOWS_WHEEL names, or else this checkout's."""
+    return Path(os.environ.get("SPLAT_TEST_WINDOWS_WHEEL") or build_wheel(tmp_path_factory.mktemp("wheel")))
+
+
+@pytest.fixture(scope="module")
+def package(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same, installed."""
     folder = tmp_path_factory.mktemp("windows")
-    wheel = os.environ.get("SPLAT_TEST_WINDOWS_WHEEL") or build_wheel(folder)
     words = ["--platform=win_amd64", "--python-version=3.12", "--only-binary=:all:", "--no-deps", "--no-index"]
     target = folder / "installed"
     run([sys.executable, "-m", "pip", "install", *words, "--target", target, wheel], cwd=folder)
@@ -54,9 +69,16 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def work(package: Path) -> Path:
-    """The folder that the program under Wine works in."""
+    """The folder that the program under Wine works in, with a stand-in for torch_cuda.dll if a library needs one."""
     folder = package.with_name("work")
     folder.mkdir()
+    library = package / "splat/_native/splat_cuda.dll"
+    if library.is_file():
+        names = [name for name in used_symbols(library) if re.search("cuda.*stream|c10_cuda", name)]
+        source = "".join(f"__declspec(dllexport) void {name}(void) {{}}\n" for name in names)
+        (folder / "torch_cuda.c").write_text(f"int DllMainCRTStartup(void) {{ return 1; }}\n{source}", encoding="ascii")
+        words = ["cc", "-target", "x86_64-windows-gnu", "-shared", "-nostdlib", "-o", "torch_cuda.dll", "torch_cuda.c"]
+        run([sys.executable, "-m", "ziglang", *words], cwd=folder)
     return folder
 
 
@@ -147,6 +169,25 @@ def test_it_draws_and_differentiates_as_on_linux_to_the_last_bit(on_windows: Fou
     assert of(on_windows, "draw") == here
 
 
+def test_the_cuda_library_registers_the_same_operators_as_on_linux(
+    on_windows: Found, package: Path, tmp_path: Path
+) -> None:
+    """Beside a stand-in for the library of torch for CUDA, with NVIDIA's own CUDA runtime linked in; no kernel runs."""
+    if not (package / "splat/_native/splat_cuda.dll").is_file():
+        pytest.skip("no CUDA kernels in the wheel: no clang-19, or SPLAT_TEST_CUDA12 names no folder with CUDA 12.9")
+    script = """if True:
+        import sys, torch
+        torch.ops.load_library(sys.argv[1])
+        names = torch._C._dispatch_get_registrations_for_dispatch_key("CUDA")
+        print(*sorted(name for name in names if name.startswith("splat::")))"""
+    library = Path(splat.__file__).parent / "_native/libsplat_cuda.so"
+
+    here = run([sys.executable, "-c", script, library], cwd=tmp_path).stdout.split()
+
+    assert len(here) > 5
+    assert of(on_windows, "cuda")["registered"] == here
+
+
 def test_commands_work_in_a_folder_that_the_output_s_encoding_cannot_name(on_windows: Found, work: Path) -> None:
     commands = of(on_windows, "commands")
 
@@ -199,3 +240,25 @@ def test_the_viewer_serves_its_page_and_sees_that_a_port_is_in_use(on_windows: F
 
     assert viewer["used"].startswith("ViewError: a free port is required, found ")
     assert "<!doctype html>" in viewer["page"].lower()
+
+
+@pytest.mark.parametrize(
+    ("name", "other", "failed"),
+    [
+        (b"", b"", ""),
+        (b"torch_cpu.dll", b"torch_xpu.dll", "imports, in place of auditwheel"),
+        (b"aoti_torch_check\0", b"aoti_torch_chess\0", "imports, in place of torch-abi-audit"),
+        (b"torch_call_dispatcher\0", b"other_call_dispatcher\0", "imports, in place of torch-abi-audit"),
+    ],
+)
+def test_a_release_is_refused_if_its_libraries_import_what_they_must_not(
+    release: ModuleType, wheel: Path, tmp_path: Path, name: bytes, other: bytes, failed: str
+) -> None:
+    changed = tmp_path / wheel.name
+    with ZipFile(wheel) as archive, ZipFile(changed, "w") as copy:
+        for each in archive.namelist():
+            copy.writestr(each, archive.read(each).replace(name, other) if name else archive.read(each))
+
+    checks = release.check_windows(changed)
+
+    assert [check.name for check in checks if not check.passed] == ([failed] if failed else [])

@@ -17,8 +17,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.once]
 
 def test_its_wheel_is_pure_and_holds_every_module_and_the_recipe(distribution: Path) -> None:
     source = Path(kernelwheel.__path__[0])
-    kinds = ("*.py", "*.cmake", "*.h", "*.cpp")
-    wanted = {path.relative_to(source.parent).as_posix() for kind in kinds for path in source.rglob(kind)}
+    files = (path for path in source.rglob("*") if path.is_file() and path.parent.name != "__pycache__")
+    wanted = {path.relative_to(source.parent).as_posix() for path in files}
 
     with ZipFile(distribution) as archive:
         held = {name for name in archive.namelist() if ".dist-info/" not in name}

@@ -7,6 +7,7 @@ one line of JSON: what each check found, or how it failed.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import io
 import json
 import os
@@ -194,8 +195,19 @@ def draw() -> Any:
     return drawn_with(["baseline", "avx2", "avx512"])
 
 
+def cuda() -> dict[str, Any]:
+    """The operators with kernels for CUDA, once their library is loaded beside a stand-in for torch's."""
+    library = NATIVE / "splat_cuda.dll"
+    if not library.is_file():
+        return {}
+    ctypes.CDLL(str(WORK / "torch_cuda.dll"))
+    torch.ops.load_library(str(library))
+    found = torch._C._dispatch_get_registrations_for_dispatch_key("CUDA")
+    return {"registered": sorted(name for name in found if name.startswith("splat::"))}
+
+
 CHECKS: tuple[Callable[[], Any], ...] = (
-    loader, exchanges, refusals, caught_errors, draw, commands, photograph_folder, locks, names, viewer,
+    loader, exchanges, refusals, caught_errors, draw, commands, photograph_folder, locks, names, viewer, cuda,
 )  # fmt: skip
 
 

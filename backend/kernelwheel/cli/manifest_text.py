@@ -24,7 +24,7 @@ def manifest_text(manifest: Manifest) -> str:
         ("built with", f"{tools}, {nvcc if nvcc.startswith('clang') else f'nvcc {nvcc}'}"),
         ("CUDA kernels", f"{'yes' if cuda.get('enabled') else 'no'}: {cuda.get('because')}"),
         ("settings", settings_text(built.get("settings", {}))),
-        ("requires", f"torch {torch}, {needs.platform}, {needs.libc}, {needs.libstdcxx}"),
+        ("requires", ", ".join(filter(None, (f"torch {torch}", needs.platform, needs.libc, needs.libstdcxx)))),
     ]
     if manifest.uses_cuda:
         torch = "any CUDA" if needs.cuda is None else f"CUDA {needs.cuda}"

@@ -21,7 +21,8 @@
 #   KERNELWHEEL_OLDER          the folder with sources for the interface of an older glibc, or empty
 #   KERNELWHEEL_TORCH_STUBS    the folder with sources for torch's interface, where KERNELWHEEL_TORCH is for this machine
 #                              and the build is not; or not set
-#   KERNELWHEEL_BEFORE_TORCH   a folder of headers that come before torch's own, or not set
+#   KERNELWHEEL_BEFORE_TORCH   for Windows: a folder with headers that come before torch's own, and with what the CUDA
+#                              runtime is linked to
 #   KERNELWHEEL_TAKEN          files of libraries that are there already and need not be compiled
 #   KERNELWHEEL_OUTPUT         the folder that receives the libraries
 #   KERNELWHEEL_RECIPE         compile()'s own files for compilers and sed, relative to the build folder; not set for
@@ -80,7 +81,13 @@ if(KERNELWHEEL_CUDA)
       set(CMAKE_CUDA_EXTENSIONS_COMPUTED_DEFAULT ON)
     endif()
   endif()
+  if(WIN32)  # what CMake knows of CUDA there is for MSVC
+    set(CMAKE_EFFECTIVE_SYSTEM_NAME none)
+  endif()
   enable_language(CUDA)
+  if(WIN32)
+    set(CMAKE_CUDA_COMPILE_OPTIONS_PIC "")
+  endif()
   # nvcc compresses PTX alone unless it is asked for all. That is in its own format, which every driver of its major
   # unpacks. --compress-mode=size would save a little more, but takes seconds for each file, and is unknown before 12.4.
   set(KERNELWHEEL_COMPRESSION -Xfatbin=-compress-all)
@@ -259,6 +266,10 @@ function(_kernelwheel_add_library function target)
       target_include_directories(${target} SYSTEM PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:${KERNELWHEEL_CUDA_HEADERS}>")
     endif()
     target_link_libraries(${target} PRIVATE torch_cuda)
+    if(WIN32)
+      target_sources(${target} PRIVATE "${KERNELWHEEL_BEFORE_TORCH}/cudart.cpp")
+      set_property(TARGET ${target} PROPERTY LINKER_LANGUAGE CXX)
+    endif()
     if(NOT "${ARG_SOURCES}" MATCHES "\\.cu(;|$)")  # CMake links the CUDA runtime only to kernels
       target_link_libraries(${target} PRIVATE cudart_static ${KERNELWHEEL_CUDART_LIBRARIES})
     endif()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -70,7 +71,8 @@ def _device_code(path: Path, cuobjdump: Path | None) -> set[_Code]:
             found="no cuobjdump in the toolchain",
             remedies=["install it next to torch: pip install 'cuda-toolkit[cuobjdump]'"],
         )
-    done = subprocess.run([cuobjdump, "--dump-elf-symbols", path], capture_output=True, text=True, check=False)
+    with _format(path).device_code(path) as file:
+        done = subprocess.run([cuobjdump, "--dump-elf-symbols", file], capture_output=True, text=True, check=False)
     # With nothing to list, it says so and exits with 255.
     if done.returncode != 0 and "does not contain" not in done.stdout + done.stderr:
         raise BuildError(
@@ -99,6 +101,7 @@ class _Format(Protocol):
     def used(self, path: Path) -> Iterator[str]: ...
     def unique(self, path: Path) -> Iterator[str]: ...
     def needed_symbols(self, path: Path) -> Iterator[NeededSymbol]: ...
+    def device_code(self, path: Path) -> AbstractContextManager[Path]: ...
 
 
 def _format(path: Path) -> _Format:

@@ -23,7 +23,6 @@ from ..runtime.files import file_sha256, json_sha256
 from .cmake_driver import BUILD_TYPE, GENERATOR
 from .cross.cmake_files import toolchain_file
 from .cross.windows import cmake_files as windows
-from .cross.windows import zig
 from .headers import header_folders, in_makefile
 from .plan import Plan
 from .toolchain import glibc_compat
@@ -54,22 +53,12 @@ _FUNCTIONS = {
 }
 
 
-def prefix_map(work: Path, kind: str) -> str:
-    """The response file that makes `__FILE__` the same in every folder.
-
-    Of the characters allowed in the path (work_folder.FIT), only a space is special there. It is escaped, not quoted,
-    because sccache does not understand quotes in response files. zig, on the contrary, understands nothing else.
-    """
-    option = f"-ffile-prefix-map={work}=."
-    return f'"{option}"\n' if kind == zig.KIND else option.replace(" ", "\\ ") + "\n"
-
-
 def without_links(work: Path) -> str:
     """The sed script that removes from a dependency file everything reached through the folder's links."""
     quoted = re.sub(r"([][.*^$+?(){}|\\!])", r"\\\1", in_makefile(work))
     name = r"([^[:space:]\\]|\\.)*"
     # zig names its own files from the folder that it is run in.
-    return f"s!{quoted}/(torch|cuda|headers)/{name}!!g\ns!(^|[[:space:]])zig/lib/{name}!\\1!g\n"
+    return f"s!{quoted}/(torch|cuda|headers)/{name}!!g\ns!(^|[[:space:]])zig/{name}!\\1!g\n"
 
 
 def environment_for(work: Path, toolchain: Toolchain, environ: Mapping[str, str]) -> dict[str, str]:
@@ -81,8 +70,7 @@ def environment_for(work: Path, toolchain: Toolchain, environ: Mapping[str, str]
     }
     if "PYTHONPATH" in environ:  # of pip's isolated builds, where CMake may be a script of Python
         environment["PYTHONPATH"] = environ["PYTHONPATH"]
-    if isinstance(toolchain.target, WindowsBuild):
-        environment |= zig.environment(work, environ)
+    environment |= toolchain.cxx.environment(work)
     if launched := toolchain.launchers.environment(environ):
         environment |= {**launched, "TMPDIR": tempfile.gettempdir()}  # a launcher's server outlives this build
     if toolchain.cuda.nvcc and (cudart := find_cudart(work / "cuda")):
@@ -96,13 +84,14 @@ def generated_sources(plan: Plan, toolchain: Toolchain) -> dict[str, str]:
     if plan.glibc:
         files |= {f"older/{name}": text for name, text in glibc_compat.source_files(toolchain.cxx, plan.glibc).items()}
     if isinstance(toolchain.target, WindowsBuild):
-        files |= windows.header_files()
+        files |= windows.source_files()
     return files
 
 
 def recipe_files(work: Path, toolchain: Toolchain) -> dict[str, str]:
     """The files that tell CMake and the compilers how, by their names in the work folder."""
-    files = {"recipe/paths.rsp": prefix_map(work, toolchain.cxx.kind), "recipe/depfile.sed": without_links(work)}
+    prefix_map = toolchain.cxx.response_file(f"-ffile-prefix-map={work}=.")  # __FILE__ is the same in every folder
+    files = {"recipe/paths.rsp": prefix_map, "recipe/depfile.sed": without_links(work)}
     if toolchain.target:
         files["recipe/toolchain.cmake"] = toolchain_file(work, toolchain)
     return files
@@ -144,6 +133,7 @@ def cache_entries(work: Path, plan: Plan, toolchain: Toolchain) -> dict[str, Any
         cache["KERNELWHEEL_TORCH_STUBS"] = str(work / "torch-stubs")
     if isinstance(platform, WindowsBuild):
         cache["KERNELWHEEL_BEFORE_TORCH"] = str(work / windows.BEFORE_TORCH)
+        cache["KERNELWHEEL_LIBRARIES"] += f";{work / windows.BEFORE_TORCH / 'lib'}"
     for language, folders in header_folders(plan, toolchain).items():
         links = [str(work / "headers" / f"{language}{number}") for number in range(len(folders))]
         cache[f"KERNELWHEEL_{language.upper()}_HEADERS"] = ";".join(links)
@@ -158,7 +148,7 @@ def cache_entries(work: Path, plan: Plan, toolchain: Toolchain) -> dict[str, Any
         inside = work / "cuda" / "bin" / "nvcc"
         cache |= {
             "CMAKE_CUDA_COMPILER": str(inside if inside.is_file() else nvcc.path),
-            "CMAKE_CUDA_HOST_COMPILER": str(toolchain.cxx.path),
+            "CMAKE_CUDA_HOST_COMPILER": str(toolchain.cxx.program(work)),
             "CMAKE_CUDA_COMPILER_FORCED": True,  # no test program, which takes a second
             "KERNELWHEEL_NVCC": "" if nvcc.target and not nvcc.clang else nvcc.version,
             "KERNELWHEEL_TOOLKIT": str(work / "cuda" if inside.is_file() else nvcc.root),

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from .cross.windows.zig import KIND
-from .toolchain.cxx import Cxx
+from .cross.windows.zig import Zig
 from .toolchain.programs import output_of
 from .toolchain.toolchain import Toolchain
 from .toolchain.toolkit import Nvcc
@@ -31,7 +30,7 @@ def component_facts(tools: Toolchain) -> dict[str, dict[str, Any]]:
         "pybind11": {"version": _pybind11(tools.torch.root), "texts": list(_texts_beside(site, "torch", "pybind11"))},
         "python": {"texts": list(_first_text(*(folder / "LICENSE.txt" for folder in folders)))},
     }
-    if tools.cxx.kind == KIND:
+    if isinstance(tools.cxx, Zig):
         facts |= _zig_parts(tools.cxx)
     if nvcc := tools.cuda.nvcc:
         texts = list(_nvidia_texts(nvcc))
@@ -42,7 +41,7 @@ def component_facts(tools: Toolchain) -> dict[str, dict[str, Any]]:
     return facts
 
 
-def _zig_parts(zig: Cxx) -> dict[str, dict[str, Any]]:
+def _zig_parts(zig: Zig) -> dict[str, dict[str, Any]]:
     """What it links in besides the C runtime that is part of Windows: LLVM's libraries, mingw-w64's and its own."""
     folder = zig.path.parent
     llvm = re.search(r"clang version (\d+\.\d+\.\d+)", output_of(str(zig.path), "c++", "--version"))

@@ -19,11 +19,9 @@ from ..runtime.files import json_sha256
 from ..runtime.no_kernels import changed_sources
 from ..runtime.variables import own_variable
 from .cmake_inputs import recipe_of
-from .cross.windows.zig import KIND, zig_identity
 from .headers import digests, headers_of
 from .plan import CudaPlan, Plan
 from .toolchain.binding import bind
-from .toolchain.cxx import cxx_identity
 from .toolchain.toolchain import Toolchain
 from .toolchain.toolkit_identity import toolkit_identity
 
@@ -53,7 +51,7 @@ def create_plan(
         version=content["version"],
         sources=sources,
         options=(content if cuda else without_cuda(content))["options"],
-        cxx=zig_identity(toolchain.cxx) if toolchain.cxx.kind == KIND else cxx_identity(toolchain.cxx),
+        cxx=toolchain.cxx.identity(),
         cuda=cuda,
         torch_target=facts.torch_target,
         binding=bind(toolchain, facts.binds_python) if facts.binds_torch else None,

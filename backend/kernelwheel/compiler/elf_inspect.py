@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,6 +35,11 @@ def used(path: Path) -> Iterator[str]:
 def unique(path: Path) -> Iterator[str]:
     """Its symbols that a process has once, in whatever library they are (gABI's STB_LOOS: GNU's STB_GNU_UNIQUE)."""
     return (str(each.name) for each in _dynamic_symbols(path) if each.entry.st_info.bind == "STB_LOOS")
+
+
+def device_code(path: Path) -> AbstractContextManager[Path]:
+    """The file in which cuobjdump finds its device code: itself."""
+    return nullcontext(path)
 
 
 def _dynamic_symbols(path: Path) -> Iterator[Symbol]:

@@ -10,13 +10,14 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from ..project.build_platforms import WindowsBuild
+from ..project.build_platforms import Platform, WindowsBuild
 from ..project.build_settings import BuildSettings
 from ..requirements import FOR_WINDOWS, RELEASES, missing
 from ..runtime.errors import BuildError
 from ..runtime.platforms import platform_name
+from ..runtime.settings import Origin
 from .compile_job import CompileJob
-from .cross.target_platform import cross_platform, for_target, no_cuda, refuse_libraries_on_all_of_torch
+from .cross.target_platform import cross_platform, for_target, refuse_libraries_on_all_of_torch
 from .cross.windows.zig import find_zig
 from .toolchain.cuda import decide_cuda, parts_for_clang
 from .toolchain.cxx import find_cxx
@@ -38,13 +39,12 @@ def find_toolchain(
     if target and binds_torch:
         raise refuse_libraries_on_all_of_torch(target)
     torch = find_torch()
-    if isinstance(target, WindowsBuild):
-        cxx = find_zig(settings, environ, target)
-        return Toolchain(torch, cxx, no_cuda(settings, target), None, Launchers(), settings, target)
-    cuda = decide_cuda(settings, torch, environ, sys.path, limits=limits)
+    cuda = decide_cuda(_without_auto(settings, target), torch, environ, sys.path, limits=limits)
     if target and cuda.nvcc:
         cuda = replace(cuda, nvcc=for_target(cuda.nvcc, settings, target))
     cuobjdump = find_cuobjdump(cuda.nvcc, torch.root.parent, environ) if cuda.nvcc else None
+    if isinstance(target, WindowsBuild):
+        return Toolchain(torch, find_zig(settings, environ, target), cuda, cuobjdump, Launchers(), settings, target)
     launchers = find_launchers(settings, environ, cuda.nvcc is not None and not cuda.nvcc.clang)
     cxx = find_cxx(settings, environ, cuda.nvcc, target)
     return Toolchain(torch, cxx, cuda, cuobjdump, launchers, settings, target)
@@ -78,10 +78,19 @@ def parts_to_install(job: CompileJob, environ: Mapping[str, str]) -> tuple[str, 
 
     Without torch there are none of these; the build itself says that it is missing.
     """
-    if isinstance(cross_platform(job.settings), WindowsBuild):
-        return tuple(name + RELEASES.get(name, "") for name in missing(FOR_WINDOWS))
+    target = cross_platform(job.settings)
+    zig = missing(FOR_WINDOWS) if isinstance(target, WindowsBuild) else []
+    needed = tuple(name + RELEASES.get(name, "") for name in zig)
     try:
         torch = find_torch()
     except BuildError:
-        return ()
-    return parts_for_clang(job.settings, torch, environ, sys.path, nvcc_limits(job))
+        return needed
+    settings = _without_auto(job.settings, target)
+    return needed + parts_for_clang(settings, torch, environ, sys.path, nvcc_limits(job))
+
+
+def _without_auto(settings: BuildSettings, target: Platform | None) -> BuildSettings:
+    """For Windows, CUDA kernels are built if they are asked for: by clang, with parts that pip brings to no build."""
+    if isinstance(target, WindowsBuild) and settings.cuda == "auto":
+        return settings.changed("cuda", "off", Origin(f"the default for {target.name}"))
+    return settings

@@ -20,9 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..runtime.errors import BuildError, way_out
 from ..runtime.files import json_sha256
 from ..source_language import FOLDER_OPTIONS, HEADER_OPTIONS, named_headers
-from .cross.windows.zig import KIND
 from .toolchain.binding import cuda_folders, python_folders
-from .toolchain.cxx import search_folders
 from .toolchain.toolchain import Toolchain
 from .toolchain.toolkit_identity import is_identified
 
@@ -69,7 +67,7 @@ def headers_of(plan: Plan, toolchain: Toolchain, source_root: Path) -> Headers:
         "flags": named,
         "torch": (torch, torch / API),
         **header_folders(plan, toolchain),
-        "system": () if toolchain.cxx.kind == KIND else search_folders(toolchain.cxx),  # zig's identity has its own
+        "system": toolchain.cxx.search_folders(),
     }
     try:
         texts = [b"".join(b'#include "%s"\n' % os.fsencode(header) for header in first)]

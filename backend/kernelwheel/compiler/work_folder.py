@@ -37,7 +37,7 @@ from ..runtime.permissions import FOLDER, PRIVATE, Trust
 from ..runtime.places import temporary_guard
 from ..runtime.store import REUSABLE, Store
 from ..runtime.variables import own_variable
-from .cross.windows.zig import KIND, ZIG
+from .cross.windows import zig
 from .headers import Headers, header_folders
 from .plan import Plan
 from .toolchain.binding import find_cuda_library
@@ -51,7 +51,7 @@ ROOM = 1 << 28
 # Folder paths that CMake, Ninja, nvcc and a shell can all handle, each by itself and all together.
 FIT = re.compile(r"[\w /.=#()@+%&*!~-]{1,1000}")
 # What the next compile does not need; nvcc's intermediate files take the most space.
-TEMPORARY = ("torch", "cuda", "headers", "libraries", "out", "tmp", "recipe", "build/keep", ZIG)
+TEMPORARY = ("torch", "cuda", "headers", "libraries", "out", "tmp", "recipe", "build/keep", zig.PROGRAM, zig.LIBRARIES)
 
 
 def work_path(store: Store, plan: Plan) -> Path:
@@ -248,9 +248,7 @@ def _make_links(work: Path, plan: Plan, toolchain: Toolchain) -> None:
     (work / "torch").symlink_to(toolchain.torch.root)
     if toolchain.cuda.nvcc:
         link_toolkit(work / "cuda", toolchain.cuda.nvcc)
-    if toolchain.cxx.kind == KIND:
-        (work / ZIG).parent.mkdir(exist_ok=True)
-        (work / ZIG).symlink_to(toolchain.cxx.path.parent)
+    toolchain.cxx.make_links(work)
     (work / "headers").mkdir()
     for language, folders in header_folders(plan, toolchain).items():
         for number, folder in enumerate(folders):

@@ -12,7 +12,6 @@ from pathlib import Path
 from packaging.version import Version
 
 from ..compiler.binary_inspect import used_symbols
-from ..project.build_platforms import PLATFORMS, WindowsBuild
 from ..runtime.artifact import Artifact
 from ..runtime.errors import BuildError
 
@@ -37,8 +36,7 @@ def audit(artifact: Artifact) -> str:
     if importlib.util.find_spec("torch_abi_audit") is None:
         return "stable ABI: not audited, because torch-abi-audit needs Python 3.11"
     target = str(manifest.content["torch_target"])
-    windows = isinstance(PLATFORMS[manifest.requires.platform], WindowsBuild)
-    found = [f"{path.name}: {reason}" for path in libraries for reason in _reasons(path, target, windows)]
+    found = [f"{path.name}: {reason}" for path in libraries for reason in _reasons(path, target)]
     if found:
         more = [f"and {len(found) - MOST_SYMBOLS} more"] if len(found) > MOST_SYMBOLS else []
         raise BuildError(
@@ -54,17 +52,11 @@ def audit(artifact: Artifact) -> str:
     return f"stable ABI: nothing beyond that of torch {target} is used by {', '.join(path.name for path in libraries)}"
 
 
-def _reasons(path: Path, target: str, windows: bool) -> list[str]:
-    from torch_abi_audit import inspect_extension  # not installed with Python 3.10
+def _reasons(path: Path, target: str) -> list[str]:
+    from torch_abi_audit.demangle import demangle_symbol  # not installed with Python 3.10
     from torch_abi_audit.torch_abi import classify_symbols
 
-    if windows:  # whose files it does not read
-        verdict = classify_symbols(used_symbols(path))
-    else:
-        report = inspect_extension(path)
-        if report.error:
-            return [report.error]
-        verdict = report.torch
+    verdict = classify_symbols([demangle_symbol(name) for name in used_symbols(path)])
     newest = Version(verdict.min_torch_version or "0").release[:2]
     newer = verdict.version_defining_symbols if newest > Version(target).release[:2] else ()
     return [

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 from packageurl import PackageURL
 
-from ..compiler.toolchain.linked_toolkit import CUDART
 from ..runtime.manifest import Library, Manifest
 
 # What NVIDIA's own wheels declare.
@@ -80,7 +79,7 @@ _ABOUT = {
     ),
     "zig": _About("MIT", "functions of its compiler-rt", ("pypi", None, "ziglang", "")),
     "cuda-runtime": _About(
-        NVIDIA, f"{CUDART}, and inline functions of its headers", ("generic", None, "cuda-runtime", "")
+        NVIDIA, "the static library, and inline functions of its headers", ("generic", None, "cuda-runtime", "")
     ),
     "cuda-crt": _About(
         NVIDIA,

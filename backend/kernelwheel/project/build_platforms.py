@@ -109,7 +109,7 @@ class WindowsBuild:
     suffix = ".dll"
     has_glibc = False
     # What torch and Windows provide. The names of the C runtime's parts: Microsoft, "Universal CRT deployment".
-    external_libs = r"(?i)(torch(_cpu)?|c10|kernel32|ntdll|advapi32|bcrypt|user32|ucrtbase|api-ms-win-\S+)\.dll"
+    external_libs = r"(?i)(torch(_cpu|_cuda)?|c10|kernel32|ntdll|advapi32|bcrypt|user32|ucrtbase|api-ms-win-\S+)\.dll"
     link_options = ("LINKER:-s",)
     link_complete = ()  # a library for Windows never has undefined symbols
     cudart_libraries = ()
@@ -132,6 +132,11 @@ class WindowsBuild:
     def shared(stem: str) -> str:
         """The file of a shared library: `torch_cpu.dll` of `torch_cpu`."""
         return f"{stem}.dll"
+
+    @staticmethod
+    def static(stem: str) -> str:
+        """The file of a static library: `cudart_static.lib` of `cudart_static`."""
+        return f"{stem}.lib"
 
 
 # A port adds its class, to these three.

@@ -294,6 +294,7 @@ def test_clang_compiles_both_halves_for_the_host_compiler_s_platform(tmp_path: P
     for half in halves:
         assert {
             f"--cuda-path={toolkit / TARGET}", "--target=aarch64-linux-gnu", "--gcc-install-dir=/gcc/aarch64",
+            f"{toolkit / TARGET}/include/nvcc_on_clang.h",
         } <= set(half)  # fmt: skip
 
 

@@ -9,28 +9,35 @@ import json
 import os
 import platform
 import re
+import shutil
 import struct
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 from builds import Wheel, build
 from kernelwheel import hooks, requirements
+from kernelwheel.__main__ import main
 from kernelwheel.compiler import find_toolchain as finding
 from kernelwheel.compiler.binary_inspect import needed, used_symbols
-from kernelwheel.compiler.cross.target_platform import cross_platform
+from kernelwheel.compiler.cross.target_platform import cross_platform, for_target
 from kernelwheel.compiler.cross.windows import zig
 from kernelwheel.compiler.cross.windows.cmake_files import definition
 from kernelwheel.compiler.find_toolchain import find_toolchain
-from kernelwheel.compiler.toolchain.cxx import Cxx
+from kernelwheel.compiler.nvcc_on_clang.__main__ import answer
+from kernelwheel.compiler.toolchain import clang_toolkit, cuda
+from kernelwheel.compiler.toolchain.nvcc import inspect_nvcc
 from kernelwheel.packing import tags
 from kernelwheel.project.build_platforms import HEADER, PLATFORMS, WindowsBuild
 from kernelwheel.project.build_settings import BuildSettings
 from kernelwheel.runtime.errors import BuildError
+from kernelwheel.runtime.files import file_sha256
 from kernelwheel.store import archive
-from standins import make_program, settings_with
+from programs import CLANG, CUDA_12
+from standins import GPU_CODES, make_program, make_toolkit, settings_with
 
 pytestmark = [
     pytest.mark.needs_torch("cuda"),  # the environment that has zig
@@ -40,9 +47,13 @@ pytestmark = [
 
 WINDOWS = PLATFORMS["windows-x86_64"]
 FOR_WINDOWS = {"platform": "windows-x86_64"}
+NOT_ON = "cuda is off (the default for windows-x86_64)"
 INSTALL = requirements.install(name for _, name in requirements.FOR_WINDOWS)
 needs_zig = pytest.mark.skipif(
     bool(requirements.missing(requirements.FOR_WINDOWS)), reason=f"zig compiles for Windows: {INSTALL}"
+)
+needs_clang = pytest.mark.skipif(
+    not (CLANG and CUDA_12), reason="no clang++-19 or later, or SPLAT_TEST_CUDA12 names no folder with CUDA 12.9"
 )
 # Where it keeps what it compiles of its own libraries, which takes minutes the first time: beside this installation,
 # because it compiles them again for another one.
@@ -103,7 +114,7 @@ def test_the_wheel_is_for_windows_in_its_name_and_in_everything_that_it_says(win
     assert values["plan"]["target"] == {"platform": "windows-x86_64", "cuda": None, "binding": None}
     assert [library["file"] for library in values["libraries"]] == ["tiny_cpu.dll"]
     assert values["built_with"]["cxx"].startswith("zig 0.17.")
-    assert values["built_with"]["cuda"]["because"] == "CUDA kernels cannot be built for windows-x86_64"
+    assert values["built_with"]["cuda"]["because"] == NOT_ON
     assert {"compiler", "linked_in"} <= set(values["plan"]["tools"]["cxx"])
     made_of = {each["name"] for each in json.loads(sbom.read_text(encoding="utf-8"))["components"]}
     assert {"torch", "libc++", "mingw-w64", "zig"} <= made_of
@@ -118,6 +129,16 @@ def test_an_archive_s_reader_takes_the_library_for_what_it_is(windows_wheel: Whe
         (library,) = packed.manifest.libraries
         assert sum(map(len, packed.blocks(library))) == library.size
         assert list(packed.record_damage()) == []
+
+
+@needs_zig
+def test_inspect_shows_it_on_linux(windows_wheel: Wheel, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(windows_wheel.file)]) == 1
+
+    lines = capsys.readouterr().out.splitlines()
+    assert "  requires      torch >= 2.10, windows-x86_64" in lines
+    assert [line for line in lines if "damaged" in line] == []
+    assert lines[-4:-1] == ["  platform (all kernels)", "    required: windows-x86_64", "    found:    linux-x86_64"]
 
 
 @needs_zig
@@ -175,6 +196,106 @@ def test_an_extension_of_a_table_is_a_library_for_windows(checkout: Checkout, bu
     ]  # fmt: skip
 
 
+# CUDA kernels
+
+
+@pytest.fixture(scope="module")
+def cuda_wheel(checkout: Checkout, build_root: Path) -> Wheel:
+    """A wheel of tiny with CUDA kernels for Windows."""
+    return build_with_cuda(checkout(), build_root / "windows cuda")
+
+
+def build_with_cuda(project: Path, folder: Path) -> Wheel:
+    chosen = {"cuda": "on", "drivers": "12.0", "archs": "8.0;9.0+PTX", "target-packages": f"{CUDA_12}/windows"}
+    return build(project, folder, env={**KEPT, "PYTHONPATH": CUDA_12}, config={**FOR_WINDOWS, **chosen})
+
+
+@needs_zig
+@needs_clang
+def test_the_wheel_has_cuda_kernels_for_every_driver_from_12_0_on(cuda_wheel: Wheel) -> None:
+    values = cuda_wheel.manifest
+    (sbom,) = cuda_wheel.unpacked.glob("*.dist-info/sboms/*.json")
+    library = cuda_wheel.native / "tiny_cuda.dll"
+
+    assert [each for each in values["libraries"] if each["file"] == "tiny_cuda.dll"] == [
+        {
+            "file": "tiny_cuda.dll", "device": "cuda", "sass": ["8.0", "9.0"], "ptx": ["9.0"], "module": None,
+            "sha256": file_sha256(library), "size": library.stat().st_size,
+        }
+    ]  # fmt: skip
+    needs = values["requires"]
+    assert (needs["cuda"], needs["driver"], needs["driver_for_ptx"]) == (None, "12.0", "12.0")
+    assert re.fullmatch(r"clang \d+\.\d+\.\d+ with CUDA 12\.9\.\d+", values["built_with"]["nvcc"])
+    assert needed(library)[:2] == ["torch_cpu.dll", "torch_cuda.dll"]
+    assert "platform tag: win_amd64\n" in cuda_wheel.output  # and so no library of CUDA
+    made_of = {each["name"]: each for each in json.loads(sbom.read_text(encoding="utf-8"))["components"]}
+    runtime = Path(CUDA_12, "windows/nvidia/cuda_runtime/lib/x64/cudart_static.lib")
+    assert made_of["cuda-runtime"]["hashes"][0]["content"] == file_sha256(runtime)
+    assert {"cccl", "clang", "cuda-crt", "libc++"} <= {*made_of}
+
+
+@needs_zig
+@needs_clang
+def test_two_builds_with_cuda_kernels_in_two_folders_are_the_same_bytes(
+    cuda_wheel: Wheel, checkout: Checkout, build_root: Path
+) -> None:
+    again = build_with_cuda(checkout(), build_root / "windows cuda again")
+
+    assert again.file.read_bytes() == cuda_wheel.file.read_bytes()
+
+
+def test_clang_compiles_with_the_headers_that_zig_compiles_with_and_its_own_for_cuda_before_those_of_c(
+    tmp_path: Path,
+) -> None:
+    toolkit, calls = make_toolkit(tmp_path / "cuda", "12.9.86"), tmp_path / "calls"
+    (toolkit / "targets/x64").mkdir(parents=True)
+    for name in ("clang++", "ptxas", "fatbinary"):
+        make_program(toolkit / "bin" / name, f"""echo "$@" >> "{calls}"; echo "'sm_90' release 12.9, V12.9.86" """)
+    said = '"zig" "-cc1" "-isystem" "zig/libcxx/include" "-isystem" "zig/libcxxabi/include" "-isystem" "zig/include"'
+    said += ' "-isystem" "zig/libc/include/any-windows-any" "-D" "_LIBCPP_HAS_THREADS=1" "-x" "c++" "/dev/null"'
+    host = make_program(tmp_path / "zig", f'[ "$1 $2 $3" = "c++ -target x86_64-windows-gnu" ] && echo \'{said}\'')
+    words = ["--target-directory", "x64", f"-ccbin={host}", "-gencode=arch=compute_90,code=[sm_90,compute_90]"]
+
+    answer(str(toolkit / "bin/nvcc"), [*words, "-c", "twice.cu", "-o", "twice.o"])
+
+    halves = [line.split() for line in calls.read_text(encoding="utf-8").splitlines() if "-only" in line]
+    assert len(halves) == 2
+    for half in halves:
+        assert [word for word in half if "zig/" in word or "/windows" in word or word.startswith("-D_LIBCPP")] == [
+            f"-I{toolkit}/targets/x64/include/windows", "-stdlib++-isystemzig/libcxx/include",
+            "-stdlib++-isystemzig/libcxxabi/include", "-idirafterzig/libc/include/any-windows-any",
+            "-D_LIBCPP_HAS_THREADS=1",
+        ]  # fmt: skip
+        assert {"--target=x86_64-windows-gnu", "-nostdlibinc"} <= {*half}
+
+
+def test_the_toolkit_s_part_for_windows_is_what_pip_has(tmp_path: Path) -> None:
+    toolkit = make_toolkit(tmp_path / "toolkit", "12.9.86", GPU_CODES["12.8"])
+    make_program(toolkit / "bin/clang++", "exit 1")
+    nvcc = inspect_nvcc("here", str(toolkit / "bin/nvcc"), "12.9", [], {"PATH": "/bin:/usr/bin"}).nvcc
+    assert nvcc is not None
+    packages = tmp_path / "packages"
+    for name in (
+        "cuda_runtime/include/cuda_runtime.h", "cuda_runtime/include/fatbinary_section.h",
+        "cuda_nvcc/include/crt/host_config.h", "cuda_cccl/include/nv/target",
+        "cuda_runtime/lib/x64/cudadevrt.lib", "cuda_runtime/lib/x64/cudart_static.lib",
+    ):  # fmt: skip
+        (packages / "nvidia" / name).parent.mkdir(parents=True, exist_ok=True)
+        (packages / "nvidia" / name).write_text(name, encoding="utf-8")
+    clang, chosen = replace(nvcc, clang="19.1.7"), settings_with(target_packages=str(packages))
+
+    found = for_target(clang, chosen, WINDOWS)
+    (packages / "nvidia/cuda_runtime/lib/x64/cudart_static.lib").unlink()
+    caught = error(lambda: for_target(clang, chosen, WINDOWS))
+
+    assert found.cudart is not None
+    assert found.cudart.name == "cudart_static.lib"
+    assert caught.problem == "the CUDA toolkit has no part for windows-x86_64"
+    assert caught.required.startswith("headers, cudart_static.lib and cudadevrt.lib for windows-x86_64")
+    assert "no lib/cudart_static.lib" in caught.found
+    assert "--platform win_amd64 'nvidia-cuda-runtime-cu12==12.9.*'" in caught.remedies[0]
+
+
 # What decides the bytes
 
 
@@ -183,7 +304,7 @@ def test_the_plan_has_the_zig_and_all_that_it_has_for_windows_by_content(tmp_pat
     chosen = settings_with({"CXX": str(path)}, **FOR_WINDOWS)
 
     def identity() -> dict[str, str]:
-        return zig.zig_identity(find_zig(chosen))
+        return find_zig(chosen).identity()
 
     before = identity()
     for name in ("libc/musl/a.c", "lldb/x.pyc"):
@@ -199,9 +320,33 @@ def test_the_plan_has_the_zig_and_all_that_it_has_for_windows_by_content(tmp_pat
     assert {key for key, value in identity().items() if value != before[key]} == {"compiler"}
 
 
-def find_zig(chosen: BuildSettings) -> Cxx:
+def test_what_zig_compiles_its_libraries_from_outlasts_the_environment_that_it_is_installed_in(tmp_path: Path) -> None:
+    """It compiles them again, in minutes, for other files, by inode and time, whatever is in them."""
+    cache = {"ZIG_GLOBAL_CACHE_DIR": str(tmp_path / "cache")}
+
+    def kept(path: Path) -> dict[str, tuple[int, int, str]]:
+        folder = find_zig(settings_with({"CXX": str(path)}, **FOR_WINDOWS), **cache).kept_libraries()
+        files = {file.relative_to(folder).as_posix(): file for file in folder.rglob("*") if file.is_file()}
+        return {name: (file.stat().st_ino, file.stat().st_mtime_ns, file.read_text()) for name, file in files.items()}
+
+    first = make_zig(tmp_path / "one")
+    before = kept(first)
+    shutil.rmtree(first.parent)
+    second = make_zig(tmp_path / "another")
+
+    assert kept(second) == before
+    assert {*before} == {"libcxx/include/vector", "libc/mingw/crt.c", "libc/include/any-windows-any/io.h"}
+    (damaged,) = tmp_path.glob("cache/kernelwheel-*/libc/mingw/crt.c")
+    damaged.write_text("half", encoding="utf-8")
+    assert kept(second)["libc/mingw/crt.c"][2] == "libc/mingw/crt.c"
+    (second.parent / "lib/libcxx/include/vector").write_text("of another release", encoding="utf-8")
+    assert kept(second)["libcxx/include/vector"][2] == "of another release"
+    assert [path.name for path in tmp_path.glob("cache/*") if not path.name.startswith("kernelwheel-")] == []
+
+
+def find_zig(chosen: BuildSettings, **environ: str) -> zig.Zig:
     assert isinstance(WINDOWS, WindowsBuild)
-    return zig.find_zig(chosen, {"PATH": "/usr/bin:/bin"}, WINDOWS)
+    return zig.find_zig(chosen, {"PATH": "/usr/bin:/bin", **environ}, WINDOWS)
 
 
 def test_an_import_library_is_made_of_names_alone() -> None:
@@ -251,6 +396,22 @@ def test_pip_is_asked_for_what_is_missing_in_a_build_for_windows_and_in_no_other
     assert not {*found[-2:]} & {*native}
 
 
+@pytest.mark.skipif(not CLANG, reason="no clang++-19 or later on PATH; Debian: apt-get install clang-19")
+def test_pip_is_asked_for_what_clang_compiles_with_too_if_there_are_to_be_cuda_kernels(
+    monkeypatch: pytest.MonkeyPatch, tiny_checkout: Path
+) -> None:
+    monkeypatch.chdir(tiny_checkout)
+    monkeypatch.setattr(cuda, "missing_parts", lambda folders: ["nvidia-cuda-nvcc-cu12"])
+    monkeypatch.setattr(clang_toolkit, "missing_parts", lambda folders: ["nvidia-cuda-nvcc-cu12"])
+
+    def asked(**chosen: str) -> bool:
+        words = hooks.get_requires_for_build_wheel({**FOR_WINDOWS, "drivers": "12.0", **chosen})
+        return "nvidia-cuda-nvcc-cu12" in words
+
+    assert asked(cuda="on")
+    assert not asked()
+
+
 def test_modules_and_libraries_on_all_of_torch_are_refused_before_anything_is_looked_for() -> None:
     caught = error(lambda: find_toolchain(settings_with({}, **FOR_WINDOWS), {}, binds_torch=True))
 
@@ -259,15 +420,15 @@ def test_modules_and_libraries_on_all_of_torch_are_refused_before_anything_is_lo
 
 
 @needs_zig
-def test_cuda_kernels_are_refused_if_they_are_required_and_else_left_out_with_the_reason() -> None:
+def test_cuda_kernels_are_left_out_unless_they_are_required_and_then_by_clang() -> None:
     environ = {"PATH": "/usr/bin:/bin"}
 
     found = find_toolchain(settings_with({}, **FOR_WINDOWS), environ).cuda
     caught = error(lambda: find_toolchain(settings_with({}, **FOR_WINDOWS, cuda="on"), environ))
 
-    assert (found.nvcc, found.reason) == (None, "CUDA kernels cannot be built for windows-x86_64")
-    assert caught.problem == found.reason
-    assert "-C cuda=off" in caught.remedies[0]
+    assert (found.nvcc, found.reason) == (None, NOT_ON)
+    assert caught.problem == "nvcc compiles no CUDA kernels for windows-x86_64 on Linux"
+    assert "-C drivers=12.0 (" in caught.remedies[0]
 
 
 def test_only_linux_on_x86_64_builds_for_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -303,7 +303,7 @@ unchanged = dict(vars(cmake_inputs))
     [
         ("cache_entries", lambda *given: {**unchanged["cache_entries"](*given), "CMAKE_CXX_STANDARD": 23}),
         ("generated_sources", lambda *_: {"src/more.cpp": "int more;"}),
-        ("prefix_map", lambda work, kind: "-g"),
+        ("recipe_files", lambda *given: {**unchanged["recipe_files"](*given), "recipe/paths.rsp": "-g"}),
         ("without_links", lambda work: ""),
         ("SETTLED", {"LC_ALL": "C"}),
         ("PASSED_ON", ("PATH", "CPATH")),

@@ -26,21 +26,22 @@ _STABLE = (b"aoti_torch_", b"torch_")
 
 def toolchain_file(work: Path, toolchain: Toolchain) -> str:
     """The file that tells CMake what it is configured for (cmake-toolchains(7))."""
-    nvcc, platform = toolchain.cuda.nvcc, toolchain.target
+    nvcc, platform, compiler = toolchain.cuda.nvcc, toolchain.target, toolchain.cxx.program(work)
     assert platform is not None
-    if isinstance(platform, WindowsBuild):
-        return windows.toolchain_file(work, platform)
-    libc = Path(toolchain.cxx.answer(f"-print-file-name={platform.libc}")).resolve()
     lines = {
         "CMAKE_SYSTEM_NAME": platform.cmake_system,
         "CMAKE_SYSTEM_PROCESSOR": platform.machine,
-        "CMAKE_CXX_COMPILER": toolchain.cxx.path,
-        "CMAKE_FIND_ROOT_PATH": libc.parents[1],
+        "CMAKE_CXX_COMPILER": compiler,
+        "CMAKE_CUDA_HOST_COMPILER": compiler,
         **{f"CMAKE_FIND_ROOT_PATH_MODE_{kind}": "ONLY" for kind in ("LIBRARY", "INCLUDE", "PACKAGE")},
         "CMAKE_FIND_ROOT_PATH_MODE_PROGRAM": "NEVER",
     }
+    if isinstance(platform, WindowsBuild):
+        lines |= windows.compiler(compiler, platform)
+    else:
+        libc = Path(toolchain.cxx.answer(f"-print-file-name={platform.libc}")).resolve()
+        lines["CMAKE_FIND_ROOT_PATH"] = libc.parents[1]
     if nvcc and nvcc.target:
-        lines["CMAKE_CUDA_HOST_COMPILER"] = toolchain.cxx.path
         lines["CMAKE_CUDA_FLAGS_INIT"] = f"--target-directory {nvcc.target.name}"
     return "".join(f'set({name} "{value}")\n' for name, value in lines.items())
 

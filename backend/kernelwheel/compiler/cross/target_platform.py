@@ -12,18 +12,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from ...project.build_platforms import CROSS_BUILDS, HOST_PLATFORM, PLATFORMS, Platform, WindowsBuild
+from ...project.build_platforms import CROSS_BUILDS, PLATFORMS, Platform, WindowsBuild
 from ...project.build_settings import NATIVE, BuildSettings
 from ...runtime.errors import BuildError, SettingsError
 from ...runtime.platforms import platform_name, require_supported
 from ..toolchain.clang_toolkit import HEADERS
-from ..toolchain.cuda import CudaDecision
-from ..toolchain.linked_toolkit import CUDART, linked_folder
+from ..toolchain.linked_toolkit import linked_folder
 from ..toolchain.toolkit import CudaTarget, Nvcc
 from ..toolchain.toolkit_identity import cudart_version
 
-# The libraries of a toolkit that are linked in.
-CUDA_LIBRARIES = (CUDART, HOST_PLATFORM.static("cudadevrt"))
+CUDA_LIBRARIES = ("cudart_static", "cudadevrt")  # of a toolkit, which are linked in
 # The first release whose wheels have the static CUDA runtime.
 OLDEST = (12, 9)
 WHEELS_12 = ("nvidia-cuda-runtime-cu12", "nvidia-cuda-cccl-cu12", "nvidia-cuda-nvcc-cu12")
@@ -53,23 +51,6 @@ def cross_platform(settings: BuildSettings) -> Platform | None:
     return wanted
 
 
-def no_cuda(settings: BuildSettings, platform: WindowsBuild) -> CudaDecision:
-    """The decision for a platform that there are no CUDA kernels for.
-
-    Raises:
-        BuildError: they are required.
-    """
-    reason = f"CUDA kernels cannot be built for {platform.name}"
-    if settings.cuda == "on":
-        raise BuildError(
-            reason,
-            required=f"a platform with CUDA kernels, because cuda is on ({settings.origin('cuda')})",
-            found=f"{platform.name}, as set by {settings.origin('platform')}",
-            remedies=[f"build with kernels for the CPU alone: -C cuda=off ({settings.variable('cuda')}=off)"],
-        )
-    return CudaDecision(None, reason, ())
-
-
 def refuse_libraries_on_all_of_torch(platform: Platform) -> BuildError:
     """The error for modules and libraries that use more than torch's stable ABI: the torch here is for this machine."""
     return BuildError(
@@ -90,6 +71,16 @@ def for_target(nvcc: Nvcc, settings: BuildSettings, platform: Platform) -> Nvcc:
     Raises:
         BuildError: there are none; lists the folders and what each lacks.
     """
+    if isinstance(platform, WindowsBuild) and not nvcc.clang:
+        raise BuildError(
+            f"nvcc compiles no CUDA kernels for {platform.name} on Linux",
+            required="clang, which is taken for CUDA 12",
+            found=f"{nvcc.name}, {nvcc.origin}",
+            remedies=[
+                f"ask for drivers from CUDA 12.0 on: -C drivers=12.0 ({settings.variable('drivers')}=12.0)",
+                "or name a clang: CUDACXX=clang++-19",
+            ],
+        )
     inside = nvcc.root / "targets" / platform.cuda_target
     places: list[tuple[Path, Path | str]] = [] if nvcc.clang else [(inside, inside)]
     found = []
@@ -100,10 +91,11 @@ def for_target(nvcc: Nvcc, settings: BuildSettings, platform: Platform) -> Nvcc:
     for place, part in places:
         if isinstance(part, str):
             found.append(f"{place}: {part}")
-        elif lacks := list(_lacks(part, nvcc)):
+        elif lacks := list(_lacks(part, nvcc, platform)):
             found.append(f"{place}: no {', '.join(lacks)}")
         else:
-            target = CudaTarget(platform.cuda_target, part / "include", part / "lib")
+            cudart = part / "lib" / platform.static(CUDA_LIBRARIES[0])
+            target = CudaTarget(platform.cuda_target, part / "include", part / "lib", cudart)
             return replace(nvcc, include=target.include, target=target)
     release = "{}.{}".format(*nvcc.release)
     ways = [f"build without CUDA kernels: -C cuda=off ({settings.variable('cuda')}=off)"]
@@ -115,7 +107,8 @@ def for_target(nvcc: Nvcc, settings: BuildSettings, platform: Platform) -> Nvcc:
         ways.insert(0, f"pip install --target DIR {words}, and -C target-packages=DIR")
     raise BuildError(
         f"the CUDA toolkit has no part for {platform.name}",
-        required=f"headers, {' and '.join(CUDA_LIBRARIES)} for {platform.name}, of CUDA {release}.*",
+        required=f"headers, {' and '.join(map(platform.static, CUDA_LIBRARIES))} for {platform.name}, "
+        f"of CUDA {release}.*",
         found="\n".join(found),
         remedies=[ways[0], *(f"or {way}" for way in ways[1:])],
     )
@@ -124,7 +117,7 @@ def for_target(nvcc: Nvcc, settings: BuildSettings, platform: Platform) -> Nvcc:
 def pip_words(release: str, platform: Platform) -> tuple[str, ...]:
     """The words of a `pip install` that unpack the part of a CUDA release, such as 12.9, besides `--target`."""
     names = WHEELS if int(release.split(".")[0]) >= 13 else WHEELS_12
-    tag = f"manylinux_2_17_{platform.machine}"
+    tag = platform.tag.replace("linux_", "manylinux_2_17_")
     return ("--no-deps", "--only-binary=:all:", "--platform", tag, *(f"{name}=={release}.*" for name in names))
 
 
@@ -139,11 +132,12 @@ def _packaged_part(packages: Path, nvcc: Nvcc) -> tuple[Path, Path | str]:
         return packaged, packaged
     single = [path for path in sorted(nvidia.glob("*")) if not re.fullmatch(r"cu\d+", path.name)]
     parts = {f"include/{path.name}": path for folder in single for path in folder.glob("include/[!_]*")}
-    parts |= {f"lib/{path.name}": path for folder in single for path in folder.glob("lib/lib*")}
+    libraries = (path for folder in single for pattern in ("lib/lib*", "lib/x64/*") for path in folder.glob(pattern))
+    parts |= {f"lib/{path.name}": path for path in libraries}
     return nvidia, linked_folder(parts, HEADERS)
 
 
-def _lacks(place: Path, nvcc: Nvcc) -> Iterator[str]:
+def _lacks(place: Path, nvcc: Nvcc, platform: Platform) -> Iterator[str]:
     """What a target's part of a toolkit lacks, by file name; or that it is of another release than nvcc."""
     include = place / "include"
     for name in ("cuda_runtime.h", "crt/host_config.h", "fatbinary_section.h"):
@@ -151,7 +145,7 @@ def _lacks(place: Path, nvcc: Nvcc) -> Iterator[str]:
             yield f"include/{name}"
     if not any((include / name).is_file() for name in ("nv/target", "cccl/nv/target")):
         yield "include/nv/target"
-    for name in CUDA_LIBRARIES:
+    for name in map(platform.static, CUDA_LIBRARIES):
         if not (place / "lib" / name).is_file():
             yield f"lib/{name}"
     if (cudart := cudart_version(include)) and cudart != "{}.{}".format(*nvcc.release):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .nvcc_options import FLAGS, VALUED, Refused, parse_call
-from .passes import Toolkit
+from .passes import WINDOWS, Toolkit
 
 
 def answer(program: str, arguments: Sequence[str]) -> None:
@@ -29,7 +29,8 @@ def answer(program: str, arguments: Sequence[str]) -> None:
         print(f'\n#$ TOP={toolkit.root}\n#$ INCLUDES="-I{part}/include"  \n#$ LIBRARIES=  {library}')
         host = command.host_compiler or "c++"
         print("#$ clang++ -x cuda")  # of the line before the one that links, CMake takes the mark away
-        print(f'#$ "{host}" -m64 {library} -lcudadevrt -lcudart_static -lrt -lpthread -ldl -o "a.out"')
+        needed = "" if command.platform == WINDOWS else "-lrt -lpthread -ldl"
+        print(f'#$ "{host}" -m64 {library} -lcudadevrt -lcudart_static {needed} -o "a.out"')
     else:
         toolkit.compile(command)
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from .nvcc_options import Command, Refused
@@ -16,6 +19,8 @@ PTX_ISA, NEWEST_OF_ISA = "+ptx80", 90
 # As nvcc has them, pointers to shared memory have 32 bits, not 64: an address then takes one register, not two.
 DEVICE = ("--cuda-device-only", "-fcuda-short-ptr", "-O3")
 HEADER = "include/nvcc_on_clang.h"  # cmake/nvcc_on_clang.h
+# Windows, as a toolkit calls it, and as zig and clang do.
+WINDOWS, TRIPLE = "x64", "x86_64-windows-gnu"
 
 
 class Toolkit:
@@ -53,8 +58,8 @@ class Toolkit:
             raise Refused(f"expected one source and -o, found {' '.join(command.sources)}")
         part = self.part(command)
         common = [self.clang, "-x", "cuda", f"--cuda-path={part}", "-Wno-unknown-cuda-version", *self._definitions()]
-        common += ["-Wno-unknown-warning-option", "-include", str(self.root / HEADER), *command.both]
-        common += _host_of(command)
+        common += ["-Wno-unknown-warning-option", "-include", str(part / HEADER), *command.both]
+        common += _host_of(command, part)
         # As nvcc does: CCCL names its namespaces after it, so that libraries for other GPUs do not share kernels.
         archs = sorted({int(number) * 10 for code in command.codes for number in re.findall(r"\d+", code)})
         common += [f"-D__CUDA_ARCH_LIST__={','.join(map(str, archs))}"] if archs else []
@@ -97,14 +102,33 @@ class Toolkit:
         return images
 
 
-def _host_of(command: Command) -> list[str]:
-    """clang's options for the host compiler's platform, which decides the device's types too, and its libstdc++."""
+def _host_of(command: Command, part: Path) -> list[str]:
+    """clang's options for the host compiler's platform, which decides the device's types too, and C++ library."""
     if not command.host_compiler:
         return []
+    if command.platform == WINDOWS:
+        ours = f"-I{part}/include/windows"
+        return [f"--target={TRIPLE}", ours, *_headers_of_zig(command.host_compiler)]
     triple = _output([command.host_compiler, "-dumpmachine"]).strip() if command.platform else ""
     library = Path(_output([command.host_compiler, "-print-libgcc-file-name"]).strip())
     gcc = [f"--gcc-install-dir={library.parent}"] if library.name == "libgcc.a" else []  # a clang finds its own
     return [*([f"--target={triple}"] if triple else []), *gcc]
+
+
+def _headers_of_zig(zig: str) -> Iterator[str]:
+    """The options for the headers that zig compiles with for Windows, as it gives them to its own clang.
+
+    libc++ does without CUDA's support, and without a newer clang, as far as kernels and what launches them need it.
+    """
+    yield from ("-nostdlibinc", "-D_ALLOW_UNSUPPORTED_LIBCPP", "-Wno-#warnings")
+    words = shlex.split(_output([zig, "c++", "-target", TRIPLE, "-###", "-c", "-x", "c++", os.devnull]))
+    for option, value in pairwise(words):
+        if option == "-D":
+            yield f"-D{value}"
+        elif option == "-isystem" and re.search(r"libcxx(abi)?/include$", value):
+            yield f"-stdlib++-isystem{value}"  # after clang's own for CUDA, which include it
+        elif option == "-isystem" and "/libc/" in value:
+            yield f"-idirafter{value}"
 
 
 def _output(words: Sequence[str]) -> str:

@@ -37,9 +37,11 @@ RUNTIME = f"{HOST_PLATFORM.shared('cudart')}.12"
 # the shared runtime, and an archive of nothing, as no device code is linked.
 DYNAMIC = {f"lib64/{CUDART}": f"INPUT({RUNTIME})\n", f"lib64/{CUDADEVRT}": "!<arch>\n"}
 # Headers of ours. The second is one of curand's, which clang's include, whether it is used or not.
+_CMAKE = Path(__file__).parents[2] / "cmake"
 HEADERS = {
-    HEADER: (Path(__file__).parents[2] / "cmake" / "nvcc_on_clang.h").read_text(encoding="utf-8"),
+    HEADER: (_CMAKE / "nvcc_on_clang.h").read_text(encoding="utf-8"),
     "include/curand_mtgp32_kernel.h": "",
+    "include/windows/crt/math_functions.hpp": (_CMAKE / "windows_math_functions.h").read_text(encoding="utf-8"),
 }
 # In nvcc's place; $0 is how it was called, which may be through a link to the folder.
 PROGRAM = """#!/bin/sh

@@ -51,6 +51,53 @@ class Cxx:
         """What it prints when it is asked something, in the environment that it compiles in."""
         return output_of(str(self.path), *arguments, environ=self.environ).rstrip()
 
+    def search_folders(self) -> tuple[Path, ...]:
+        """The folders in which it looks for headers without being told, in its order (gcc(1), `-v`)."""
+        output = self.answer("-v", "-E", "-x", "c++", os.devnull)
+        listed = (Path(line[1:]) for line in output.splitlines() if line.startswith(" /"))
+        return tuple(dict.fromkeys(folder for folder in listed if folder.is_dir()))
+
+    def identity(self) -> dict[str, str]:
+        """The compiler's kind, version and target, and one digest for each part that shapes its output.
+
+        A version alone does not tell one compiler from another: two distributions build gcc 12.2.0 with other defaults,
+        and beside another assembler, linker and startup files it makes other bytes.
+
+        Returns:
+            `{"kind": "gcc", "version": "12.2.0", "target": …, "compiler": sha256, "assembler": sha256, "linker":
+            sha256, "linked_in": sha256}`. A part that the compiler does not name is left out.
+        """
+        identity = {"kind": self.kind, "version": self.version, "target": self.target}
+        for part, name in {"compiler": COMPILERS[self.kind], "assembler": "as", "linker": "ld"}.items():
+            named = self.answer(f"-print-prog-name={name}")
+            program = shutil.which(named, path=self.environ.get("PATH", "")) if named else None
+            if program:
+                identity[part] = file_sha256(Path(program))
+        paths = ((name, Path(self.answer(f"-print-file-name={name}"))) for name in LINKED_IN)
+        if linked := [(name, file_sha256(path)) for name, path in paths if path.is_absolute() and path.is_file()]:
+            identity["linked_in"] = json_sha256(linked)
+        return identity
+
+    # In a work folder
+
+    def program(self, work: Path) -> Path:
+        """How it is called there."""
+        return self.path
+
+    def environment(self, work: Path) -> Mapping[str, str]:
+        """What it sees there besides other compilers' variables."""
+        return {}
+
+    def make_links(self, work: Path) -> None:
+        """Make the links that it needs there."""
+
+    def response_file(self, option: str) -> str:
+        """A response file with one option. In a work folder's path (work_folder.FIT), only a space is special there.
+
+        It is escaped, not quoted, because sccache does not understand quotes in response files.
+        """
+        return option.replace(" ", "\\ ") + "\n"
+
 
 def find_cxx(
     settings: BuildSettings, environ: Mapping[str, str], nvcc: Nvcc | None = None, target: LinuxBuild | None = None
@@ -107,13 +154,6 @@ def inspect_cxx(path: str) -> Cxx | str:
     return Cxx(Path(path), kind, number[0], output_of(path, "-dumpmachine").strip())
 
 
-def search_folders(cxx: Cxx) -> tuple[Path, ...]:
-    """The folders in which the compiler looks for headers without being told, in its order (gcc(1), `-v`)."""
-    output = cxx.answer("-v", "-E", "-x", "c++", os.devnull)
-    listed = (Path(line[1:]) for line in output.splitlines() if line.startswith(" /"))
-    return tuple(dict.fromkeys(folder for folder in listed if folder.is_dir()))
-
-
 def host_limits(nvcc: Nvcc) -> dict[str, int]:
     """The newest major of gcc and clang that nvcc supports, by kind, from the header in which it refuses newer ones."""
     header = nvcc.include / "crt" / "host_config.h"
@@ -139,7 +179,7 @@ def _lacks(cxx: Cxx, target: LinuxBuild) -> str:
     """Why a compiler cannot make libraries for a platform; empty if it can."""
     if not target.is_target_of(cxx.target):
         return f"compiles for {cxx.target}, not for {target.triple}"
-    folders = search_folders(cxx)
+    folders = cxx.search_folders()
     missing = [name for name in CROSS_HEADERS if not any((folder / name).is_file() for folder in folders)]
     paths = {name: Path(cxx.answer(f"-print-file-name={name}")) for name in CROSS_FILES}
     missing += [name for name, path in paths.items() if not (path.is_absolute() and path.is_file())]
@@ -176,31 +216,3 @@ def _too_new(
             "or use a newer release of the same CUDA major, which supports newer compilers",
         ],
     )
-
-
-def cxx_identity(cxx: Cxx) -> dict[str, str]:
-    """The compiler's kind, version and target, and one digest for each part that shapes its output.
-
-    A version alone does not tell one compiler from another: two distributions build gcc 12.2.0 with other defaults, and
-    beside another assembler, linker and startup files it makes other bytes.
-
-    Returns:
-        `{"kind": "gcc", "version": "12.2.0", "target": …, "compiler": sha256, "assembler": sha256, "linker": sha256,
-        "linked_in": sha256}`. A part that the compiler does not name is left out.
-    """
-    identity = {"kind": cxx.kind, "version": cxx.version, "target": cxx.target}
-    for part, name in {"compiler": COMPILERS[cxx.kind], "assembler": "as", "linker": "ld"}.items():
-        named = cxx.answer(f"-print-prog-name={name}")
-        program = shutil.which(named, path=cxx.environ.get("PATH", "")) if named else None
-        if program:
-            identity[part] = file_sha256(Path(program))
-    if linked := list(_linked_in(cxx)):
-        identity["linked_in"] = json_sha256(linked)
-    return identity
-
-
-def _linked_in(cxx: Cxx) -> Iterator[tuple[str, str]]:
-    for name in LINKED_IN:
-        path = Path(cxx.answer(f"-print-file-name={name}"))
-        if path.is_absolute() and path.is_file():
-            yield name, file_sha256(path)

@@ -21,6 +21,7 @@ class CudaTarget:
     name: str
     include: Path
     lib: Path
+    cudart: Path
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Nvcc:
     @property
     def cudart(self) -> Path | None:
         """The static CUDA runtime that is linked in."""
-        return self.target.lib / CUDART if self.target else find_cudart(self.root)
+        return self.target.cudart if self.target else find_cudart(self.root)
 
     @property
     def release(self) -> tuple[int, int]:

@@ -20,7 +20,7 @@ from .toolkit import Nvcc
 # Where clang is in nvcc's place (clang_toolkit.py): what calls it, its libraries and its own headers.
 CLANG_PARTS = (
     *("bin/nvcc_on_clang/*.py", HEADER, "bin/fatbinary", "bin/ptxas"),
-    *(CLANG, "clang/lib/*", "clang/include/**/*"),
+    *(CLANG, "clang/lib/*", "clang/include/**/*", "include/windows/crt/*"),
 )
 # Part -> its files, as patterns below the toolkit's root. cudart's headers are listed one by one: pip installs those of
 # cuBLAS and others in the same folder, and they must not count here.

@@ -1,4 +1,4 @@
-"""What CMake needs for Windows: its toolchain file, what an import library is made from, and headers of ours."""
+"""What CMake needs for Windows: the compiler, what an import library is made from, and sources of ours."""
 
 from __future__ import annotations
 
@@ -6,31 +6,30 @@ from collections.abc import Collection
 from pathlib import Path
 
 from ....project.build_platforms import WindowsBuild
-from .zig import ZIG
 
 BEFORE_TORCH = "windows"  # a folder in the work folder, for headers that come before torch's
+_CMAKE = Path(__file__).parents[3] / "cmake"
 
 
-def toolchain_file(work: Path, platform: WindowsBuild) -> str:
-    """The file that tells CMake what it is configured for (cmake-toolchains(7))."""
-    zig = work / ZIG / "zig"
-    lines = {
-        "CMAKE_SYSTEM_NAME": f'"{platform.cmake_system}"',
-        "CMAKE_SYSTEM_PROCESSOR": f'"{platform.machine}"',
-        "CMAKE_CXX_COMPILER": f'"{zig}" c++',
-        "CMAKE_CXX_COMPILER_TARGET": f'"{platform.triple}"',
+def compiler(zig: Path, platform: WindowsBuild) -> dict[str, str]:
+    """What CMake is told of the compiler (cmake-toolchains(7))."""
+    return {
+        "CMAKE_CXX_COMPILER": f"{zig};c++",
+        "CMAKE_CXX_COMPILER_TARGET": platform.triple,
         "CMAKE_CXX_COMPILER_FORCED": "TRUE",  # no test program: zig would compile its libraries for it, unoptimised
-        "CMAKE_RC_COMPILER": f'"{zig}"',  # which there must be, although nothing has resources
-        **{f"CMAKE_FIND_ROOT_PATH_MODE_{kind}": "ONLY" for kind in ("LIBRARY", "INCLUDE", "PACKAGE")},
-        "CMAKE_FIND_ROOT_PATH_MODE_PROGRAM": "NEVER",
+        "CMAKE_RC_COMPILER": str(zig),  # which there must be, although nothing has resources
     }
-    return "".join(f"set({name} {value})\n" for name, value in lines.items())
 
 
-def header_files() -> dict[str, str]:
-    """The headers that come before torch's, by their names in the work folder."""
-    header = Path(__file__).parents[3] / "cmake" / "windows_library.h"
-    return {f"{BEFORE_TORCH}/torch/csrc/stable/library.h": header.read_text(encoding="utf-8")}
+def source_files() -> dict[str, str]:
+    """By their names in the work folder: a header that comes before torch's, and what the CUDA runtime is linked to.
+
+    That names libraries of MSVC for the linker, which it needs nothing of.
+    """
+    sources = {"torch/csrc/stable/library.h": "windows_library.h", "cudart.cpp": "windows_cudart.cpp"}
+    texts = {name: (_CMAKE / file).read_text(encoding="utf-8") for name, file in sources.items()}
+    texts |= {f"lib/lib{name}.a": "!<arch>\n" for name in ("LIBCMT", "OLDNAMES", "uuid")}
+    return {f"{BEFORE_TORCH}/{name}": text for name, text in texts.items()}
 
 
 def definition(library: str, functions: Collection[str]) -> str:

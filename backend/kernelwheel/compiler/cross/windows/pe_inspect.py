@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,18 @@ def unique(path: Path) -> Iterator[str]:
 def needed_symbols(path: Path) -> Iterator[NeededSymbol]:
     """None: symbols have no versions."""
     return iter(())
+
+
+@contextmanager
+def device_code(path: Path) -> Iterator[Path]:
+    """A file with its device code alone, which cuobjdump does not find in a PE file: `.nv_fatbin`, cut to 8 letters."""
+    import pefile
+
+    with pefile.PE(path, fast_load=True) as file, tempfile.TemporaryDirectory() as folder:
+        code = Path(folder, f"{path.name}.fatbin")
+        sections = (each for each in file.sections if each.Name == b".nv_fatb")
+        code.write_bytes(b"".join(each.get_data(length=each.Misc_VirtualSize) for each in sections))
+        yield code
 
 
 def _table(path: Path, name: str) -> list[Any]:

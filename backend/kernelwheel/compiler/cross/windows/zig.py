@@ -1,8 +1,8 @@
 """zig as the C++ compiler for Windows. It is clang with libc++ and mingw-w64's part of the C runtime, as sources.
 
-It compiles those at the first link, in minutes, and keeps them in its own cache, `~/.cache/zig`, for as long as its own
-files are the same ones by inode and time: each isolated build compiles them again. Nothing of MSVC is used: between a
-library of operators and torch there are C functions alone.
+It compiles those at the first link, in minutes, and keeps them in its own cache, `~/.cache/zig`, for as long as the
+sources are the same files by inode and time. A copy beside them outlasts an isolated build. Nothing of MSVC is used:
+between a library of operators and torch there are C functions alone.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ import importlib.util
 import re
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from ....project.build_platforms import WindowsBuild
@@ -22,18 +24,78 @@ from ....runtime.files import file_sha256, json_sha256
 from ...toolchain.cxx import Cxx
 from ...toolchain.programs import last_line, output_of, passed_on
 
-KIND = "zig"
 RELEASE = r"0\.17\.\d+"  # what this was tried with
-# In the work folder, a link to its folder, below the one that it is run in. It knows what it has compiled by the names
-# that its own files have from there, so the link makes them the same for all work folders.
-ZIG = "build/zig"
+# In the work folder, links to it and its libraries. It knows what it has compiled by the names that its own files have
+# from the folder that it is run in, `build`, so the link makes them the same for all work folders.
+PROGRAM, LIBRARIES = "zig", "build/zig"
 # What decides where it keeps what it compiles of its own libraries.
 VARIABLES = ("XDG_CACHE_HOME", "ZIG_GLOBAL_CACHE_DIR")
 # In its folder of libraries: all but the C libraries of other systems, and what Python makes of scripts for debuggers.
 _FOR_WINDOWS = re.compile(r"libc/(mingw/|include/[^/]*windows[^/]*/)|(?!libc/|lldb/)")
 
 
-def find_zig(settings: BuildSettings, environ: Mapping[str, str], target: WindowsBuild) -> Cxx:
+@dataclass(frozen=True)
+class Zig(Cxx):
+    """pip's zig."""
+
+    @property
+    def libraries(self) -> Path:
+        """The folder of its own libraries, as sources."""
+        return self.path.parent / "lib"
+
+    def search_folders(self) -> tuple[Path, ...]:
+        """None but its own, which are in its identity."""
+        return ()
+
+    def identity(self) -> dict[str, str]:
+        """Digests of the program, and of all that it has for Windows."""
+        return {
+            "kind": self.kind,
+            "version": self.version,
+            "target": self.target,
+            "compiler": file_sha256(self.path),
+            "linked_in": _digest(self.libraries),
+        }
+
+    def program(self, work: Path) -> Path:
+        """A link, as each isolated environment has it elsewhere."""
+        return work / PROGRAM
+
+    def environment(self, work: Path) -> Mapping[str, str]:
+        """Where its caches are. Only its own libraries are kept longer than the work folder."""
+        caches = {"ZIG_LIB_DIR": str(work / LIBRARIES), "ZIG_LOCAL_CACHE_DIR": str(work / "tmp" / "zig")}
+        return {**self.environ, **caches}
+
+    def make_links(self, work: Path) -> None:
+        """To it and to its libraries."""
+        (work / PROGRAM).symlink_to(self.path)
+        (work / LIBRARIES).parent.mkdir(exist_ok=True)
+        (work / LIBRARIES).symlink_to(self.kept_libraries())
+
+    def response_file(self, option: str) -> str:
+        """It understands nothing but quotes."""
+        return f'"{option}"\n'
+
+    def kept_libraries(self) -> Path:
+        """The copy of all that it has for Windows, by content, in the folder of its own cache."""
+        general = Path(self.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        cache = Path(self.environ.get("ZIG_GLOBAL_CACHE_DIR") or general / "zig").absolute()
+        wanted = _digest(self.libraries)
+        copy = cache / f"kernelwheel-{wanted}"
+        if _digest(copy) != wanted:  # there is none, or it is damaged
+            shutil.rmtree(copy, ignore_errors=True)
+            cache.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=cache) as temporary:
+                made = Path(temporary, "lib")
+                for name in _names(self.libraries):
+                    (made / name).parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copyfile(self.libraries / name, made / name)
+                if not copy.is_dir():  # no other process was faster
+                    made.rename(copy)
+        return copy
+
+
+def find_zig(settings: BuildSettings, environ: Mapping[str, str], target: WindowsBuild) -> Zig:
     """The zig that `cxx` names, or else the one that pip installs.
 
     Raises:
@@ -48,7 +110,7 @@ def find_zig(settings: BuildSettings, environ: Mapping[str, str], target: Window
         spec = importlib.util.find_spec("ziglang")
         path = Path(next(iter((spec and spec.submodule_search_locations) or ["ziglang"]))) / "zig"
     version = output_of(str(path), "version", environ=passed_on(environ)).strip()
-    if not re.fullmatch(RELEASE, version) or not _libraries(path).is_dir():
+    if not re.fullmatch(RELEASE, version) or not (path.resolve().parent / "lib").is_dir():
         found.append(f"{path}: {last_line(version)}" + (f" ({settings.origin('cxx')})" if settings.cxx else ""))
     if found:
         raise BuildError(
@@ -60,35 +122,15 @@ def find_zig(settings: BuildSettings, environ: Mapping[str, str], target: Window
                 *([f"and unset {settings.origin('cxx')}"] if settings.cxx else []),
             ],
         )
-    return Cxx(path.resolve(), KIND, version, target.triple, environ=passed_on(environ))
+    seen = passed_on(environ) | {name: environ[name] for name in VARIABLES if name in environ}
+    return Zig(path.resolve(), "zig", version, target.triple, environ=seen)
 
 
-def environment(work: Path, environ: Mapping[str, str]) -> dict[str, str]:
-    """What it sees besides other compilers' variables. Only its own libraries are kept longer than the work folder."""
-    return {name: environ[name] for name in VARIABLES if name in environ} | {
-        "ZIG_LIB_DIR": str(work / ZIG / "lib"),
-        "ZIG_LOCAL_CACHE_DIR": str(work / "tmp" / "zig"),
-    }
+def _digest(libraries: Path) -> str:
+    """One digest of the names and contents of the files that a build for Windows may read."""
+    return json_sha256({name: file_sha256(libraries / name) for name in _names(libraries)})
 
 
-def zig_identity(cxx: Cxx) -> dict[str, str]:
-    """As `cxx_identity`: digests of the program, and of all that it has for Windows."""
-    return {
-        "kind": KIND,
-        "version": cxx.version,
-        "target": cxx.target,
-        "compiler": file_sha256(cxx.path),
-        "linked_in": json_sha256(dict(_files(_libraries(cxx.path)))),
-    }
-
-
-def _libraries(zig: Path) -> Path:
-    return zig.resolve().parent / "lib"
-
-
-def _files(folder: Path) -> Iterator[tuple[str, str]]:
-    """The digests of the files that a build for Windows may read, by name."""
-    for path in folder.rglob("*"):
-        name = path.relative_to(folder).as_posix()
-        if _FOR_WINDOWS.match(name) and path.is_file():
-            yield name, file_sha256(path)
+def _names(libraries: Path) -> Iterator[str]:
+    names = (path.relative_to(libraries).as_posix() for path in libraries.rglob("*") if path.is_file())
+    return filter(_FOR_WINDOWS.match, names)
