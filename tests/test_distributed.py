@@ -35,7 +35,7 @@ LENSES: dict[str, Any] = {
     "with_ut": True,
     "packed": False,
     "radial_coeffs": torch.tensor([[-0.2, 0.05, 0.0, 0.0, 0.0, 0.0]]) * torch.arange(len(VIEWS))[:, None],
-    "rolling_shutter": splat.RollingShutterType.ROLLING_TOP_TO_BOTTOM,
+    "rolling_shutter": "ROLLING_TOP_TO_BOTTOM",
     "viewmats_rs": moved(SCENE.viewmats),
     "colors": COEFFS,
     "sh_degree": 2,

@@ -24,7 +24,6 @@ def main(folder: Path) -> None:
     """Render and differentiate this rank's part of each case."""
     dist.init_process_group("gloo")
     rank = dist.get_rank()
-    torch.serialization.add_safe_globals([splat.RollingShutterType])
     for name, case in torch.load(folder / "cases.pt").items():
         torch.save(outcome(case, rank), folder / f"{name}.{rank}.pt")
     dist.destroy_process_group()
@@ -42,6 +41,8 @@ def outcome(case: dict[str, Any], rank: int) -> dict[str, Any]:
         if name in arguments:
             counts = case["gaussians"] if name in (*GAUSSIANS, SIGNALS) else case["cameras"]
             arguments[name] = part(arguments[name], counts, rank)
+    if "rolling_shutter" in arguments:  # by name: some Pythons' enumerations are no safe pickles
+        arguments["rolling_shutter"] = splat.RollingShutterType[arguments["rolling_shutter"]]
     arguments |= case["changes"].get(rank, {})
     requires_grad = arguments.pop("requires_grad", True)
     leaves = {name: arguments[name].requires_grad_(requires_grad) for name in (*GAUSSIANS, *case["also"])}
