@@ -177,6 +177,17 @@ def deterministic() -> Iterator[None]:
 
 
 @pytest.fixture
+def one_thread() -> Iterator[None]:
+    """For small pictures, as `fit` does it."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
 def run_python(tmp_path: Path) -> processes.RunPython:
     """Run a script in a fresh Python: `run_python(script, *arguments, path=[folders], env={...}, check=True)`."""
     return partial(processes.run_python, cwd=tmp_path)

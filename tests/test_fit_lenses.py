@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,7 +33,7 @@ from splat.photos.lens_models import LENS_MODELS, Lens, lens_of
 from splat.photos.undistortion import undistorted_lens
 from splat.scene.gaussians import Gaussians, SceneError
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.usefixtures("one_thread")]
 
 WIDTH, HEIGHT = 48, 36
 LENSES = {
@@ -44,15 +43,6 @@ LENSES = {
 }
 HELD_OUT = [0, 8]
 STRAIGHT = DrawnLens("pinhole", (0.0,) * 6, (0.0, 0.0))
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """For pictures this small, as the command does it."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module", params=LENSES)

@@ -8,7 +8,6 @@ import io
 import json
 import re
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,21 +33,12 @@ from splat.scene.formats import read_scene
 from splat.scene.gaussians import SceneError
 from splat.scene.npz import read_npz
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.usefixtures("one_thread")]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return photographs.colmap_folder(tmp_path_factory.mktemp("photographs") / "garden", count=16)
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """For pictures this small, as the command does it."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

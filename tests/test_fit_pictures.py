@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,22 +29,13 @@ from splat.photos.folders import read_capture
 from splat.scene.camera_list import read_cameras
 from splat.scene.gaussians import SceneError
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.usefixtures("one_thread")]
 BOTH = ("--appearance", "affine", "--refine-cameras")
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return photographs.colmap_folder(tmp_path_factory.mktemp("photographs") / "garden", count=16)
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """For pictures this small, as the command does it."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")
