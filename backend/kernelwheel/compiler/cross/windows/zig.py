@@ -21,6 +21,7 @@ from ....project.build_settings import BuildSettings
 from ....requirements import FOR_WINDOWS, RELEASES, install, missing
 from ....runtime.errors import BuildError
 from ....runtime.files import file_sha256, json_sha256
+from ....runtime.record import remembered
 from ...toolchain.cxx import Cxx
 from ...toolchain.programs import last_line, output_of, passed_on
 
@@ -43,6 +44,11 @@ class Zig(Cxx):
         """The folder of its own libraries, as sources."""
         return self.path.parent / "lib"
 
+    @remembered
+    def digest(self) -> str:
+        """Of what of them a build for Windows may read: seconds, where the files have not been read before."""
+        return _digest(self.libraries)
+
     def search_folders(self) -> tuple[Path, ...]:
         """None but its own, which are in its identity."""
         return ()
@@ -54,7 +60,7 @@ class Zig(Cxx):
             "version": self.version,
             "target": self.target,
             "compiler": file_sha256(self.path),
-            "linked_in": _digest(self.libraries),
+            "linked_in": self.digest,
         }
 
     def program(self, work: Path) -> Path:
@@ -80,9 +86,8 @@ class Zig(Cxx):
         """The copy of all that it has for Windows, by content, in the folder of its own cache."""
         general = Path(self.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         cache = Path(self.environ.get("ZIG_GLOBAL_CACHE_DIR") or general / "zig").absolute()
-        wanted = _digest(self.libraries)
-        copy = cache / f"kernelwheel-{wanted}"
-        if _digest(copy) != wanted:  # there is none, or it is damaged
+        copy = cache / f"kernelwheel-{self.digest}"
+        if _digest(copy) != self.digest:  # there is none, or it is damaged
             shutil.rmtree(copy, ignore_errors=True)
             cache.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=cache) as temporary:
