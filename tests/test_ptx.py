@@ -27,6 +27,9 @@ ret;
 WORDS = {
     "mov.u32 %r1, %laneid;": list(range(32)),
     "mov.u32 %r1, %lanemask_lt;": [(1 << lane) - 1 for lane in range(32)],
+    "mov.u32 %r1, 0; setp.lt.u32 %p1, %r0, 5; @%p1 bra $past; activemask.b32 %r1; $past: mov.u32 %r1, %r1;": (
+        [0] * 5 + [0xFFFFFFE0] * 27
+    ),
     "and.b32 %r2, %r0, 3; match.any.sync.b32 %r1, %r2, -1;": [0x11111111 << lane % 4 for lane in range(32)],
     "sub.s32 %r2, %r0, 40; redux.sync.max.s32 %r1, %r2, -1;": [2**32 - 9] * 32,
     "setp.lt.u32 %p1, %r0, 5; bar.red.popc.u32 %r1, 0, %p1;": [5] * 32,
@@ -42,6 +45,14 @@ WORDS = {
     "mov.f32 %f1, 0f3FC90FDB; sin.approx.ftz.f32 %f2, %f1; mov.b32 %r1, %f2;": [0x3F800000] * 32,
     "mov.u32 %r2, 0x1FF; cvt.s32.s8 %r1, %r2;": [2**32 - 1] * 32,
     "cvt.u16.u32 %r2, %r0; mul.wide.u16 %r1, %r2, -2;": [lane * 65534 for lane in range(32)],
+    "bfi.b32 %r1, %r0, 0x78, 4, 3;": [8 | (lane & 7) << 4 for lane in range(32)],
+    "mov.u32 %r2, 28; bfi.b32 %r3, %r0, 7, %r2, 8; bfi.b32 %r1, %r0, %r3, 64, 4;": [
+        (lane & 15) << 28 | 7 for lane in range(32)
+    ],
+    "mul.wide.u32 %rd3, %r0, 4; add.s64 %rd3, %rd1, %rd3; st.global.u32 [%rd3], %r0; "
+    "atom.global.sys.add.u32 %r2, [%rd3], 5; ld.global.u32 %r3, [%rd3]; mad.lo.u32 %r1, %r2, 100, %r3;": [
+        101 * lane + 5 for lane in range(32)
+    ],
     "st.local.u32 [%rd2+4], %r0; add.u64 %rd3, %rd2, 4; ld.u32 %r1, [%rd3];": list(range(32)),
     "mov.u32 %r2, words; mad.lo.s32 %r2, %r0, 4, %r2; st.shared.u32 [%r2], %r0; barrier.sync 0; "
     "xor.b32 %r3, %r0, 31; mov.u32 %r2, words; mad.lo.s32 %r2, %r3, 4, %r2; ld.shared.u32 %r1, [%r2];": [

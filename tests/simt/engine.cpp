@@ -410,13 +410,13 @@ int block_barrier(BlockOp op, int predicate, const char* file, int line) {
   return static_cast<int>(self->value);
 }
 
-unsigned int active_lanes() {
-  unsigned int lanes = 0;
-  const int warp = self->number / kWarp * kWarp;
-  for (int lane = 0; lane < kWarp && warp + lane < running->threads; ++lane) {
-    if (fibres[warp + lane].state != State::kEnded) lanes |= 1u << lane;
-  }
-  return lanes;
+unsigned int active_lanes(const char* file, int line) {
+  self->op = static_cast<int>(WarpOp::kActive);
+  self->mask = 0;  // nobody is waited for: what else can go on goes on first (release_warp)
+  self->file = file;
+  self->line = line;
+  wait(State::kInWarp);
+  return static_cast<unsigned int>(self->value);
 }
 
 uint64_t warp_collective(WarpOp op, unsigned int mask, uint64_t value, int argument, const char* file, int line) {
@@ -448,7 +448,11 @@ void exchange(const Fibre& last) {
   for (int lane = 0; lane < kWarp; ++lane) {
     if (warp + lane < running->threads && fibres[warp + lane].state == State::kEnded) mask &= ~(1u << lane);
   }
-  uint64_t values[kWarp] = {}, all = 0;
+  for (int lane = 0; op == WarpOp::kActive && lane < kWarp && warp + lane < running->threads; ++lane) {
+    const Fibre& fibre = fibres[warp + lane];
+    if (fibre.state == State::kInWarp && fibre.op == last.op && fibre.line == last.line) mask |= 1u << lane;
+  }
+  uint64_t values[kWarp] = {}, all = op == WarpOp::kActive ? mask : 0;
   bool first = true;
   for (int lane = 0; lane < kWarp; ++lane) {
     if ((mask >> lane & 1) == 0) continue;

@@ -129,6 +129,15 @@ uint64_t field(uint64_t value, uint64_t position, uint64_t length) {
   return bits(static_cast<T>(found));
 }
 
+// bfi: the lowest bits of `a` in place of as many of `b`, from `position` on.
+template <class T>
+T inserted(uint64_t a, T b, uint64_t position, uint64_t length) {
+  const uint64_t at = position & 255, size = length & 255;
+  if (at >= sizeof(T) * 8) return b;
+  const uint64_t replaced = (size >= 64 ? ~uint64_t(0) : (uint64_t(1) << size) - 1) << at;
+  return static_cast<T>((a << at & replaced) | (b & ~replaced));
+}
+
 inline uint64_t permuted(uint32_t a, uint32_t b, uint32_t selector) {
   const uint64_t both = static_cast<uint64_t>(b) << 32 | a;
   uint32_t found = 0;

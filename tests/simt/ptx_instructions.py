@@ -62,6 +62,7 @@ RULES: dict[str, str] = {
     r"shl\.(?P<t>b\d+)": "shift_left({0}, static_cast<uint32_t>({1}), sizeof(<T>) * 8)",
     rf"shr{INTEGER}": "shift_right(as<<T>>({0}), static_cast<uint32_t>({1}))",
     r"bfe\.(?P<t>[su](32|64))": "field<<T>>({0}, {1}, {2})",
+    r"bfi\.(?P<t>b(32|64))": "inserted<<T>>({0}, {1}, {2}, {3})",
     r"clz\.(?P<t>b32)": "({0}) == 0 ? 32 : __builtin_clz({0})",
     r"popc\.(?P<t>b32)": "__builtin_popcount({0})",
     r"brev\.(?P<t>b32)": "reversed({0})",
@@ -85,6 +86,7 @@ RULES: dict[str, str] = {
     r"vote\.sync\.ballot\.(?P<t>b32)": f"ballot({{0}}, {{1}}, {PLACE})",
     r"vote\.sync\.any\.(?P<t>pred)": f"ballot({{0}}, {{1}}, {PLACE}) != 0",
     r"vote\.sync\.all\.(?P<t>pred)": f"ballot({{0}}, {{1}}, {PLACE}) == {{1}}",
+    r"activemask\.(?P<t>b32)": f"simt::active_lanes({PLACE})",
     r"match\.any\.sync\.(?P<t>b32)": f"match({{0}}, {{1}}, {PLACE})",
     r"redux\.sync\.max\.(?P<t>s32)": f"reduce(simt::WarpOp::kMaximum, {{0}}, {{1}}, {PLACE})",
     r"bar\.red\.popc\.(?P<t>u32)": f"simt::block_barrier(simt::BlockOp::kCount, {{1}}, {PLACE})",
@@ -95,7 +97,7 @@ EFFECTS: dict[str, str] = {
     r"bar\.warp\.sync": f"simt::warp_collective(simt::WarpOp::kSync, {{0}}, 0, 0, {PLACE})",
 }
 _LOAD_OR_STORE = re.compile(r"(ld|st)(?:\.volatile)?(?:\.(global|shared|param|local))?(?:\.nc)?(?:\.v[248])?\.(\w+)")
-_ATOMIC = re.compile(r"(?:atom|red)(?:\.relaxed\.gpu)?\.(global|shared)\.(add|max|min)\.(\w+)")
+_ATOMIC = re.compile(r"(?:atom|red)(?:\.relaxed\.gpu)?\.(global|shared)(?:\.sys)?\.(add|max|min)\.(\w+)")
 
 
 class UnknownInstruction(Exception):

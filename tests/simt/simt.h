@@ -25,7 +25,8 @@ struct Index {
 };
 
 enum class BlockOp { kSync, kCount, kAnd, kOr };
-enum class WarpOp { kSync, kBallot, kShuffle, kShuffleUp, kShuffleDown, kShuffleXor, kAdd, kMinimum, kMaximum, kMatch };
+enum class WarpOp { kSync, kBallot, kShuffle, kShuffleUp, kShuffleDown, kShuffleXor, kAdd, kMinimum, kMaximum, kMatch,
+                    kActive };
 
 Index thread_index();
 Index block_index();
@@ -36,7 +37,8 @@ Index grid_size();
 int block_barrier(BlockOp op, int predicate, const char* file, int line);
 // Waits for all lanes of the mask; `value` is this lane's part, `lane` a shuffle's argument.
 uint64_t warp_collective(WarpOp op, unsigned int mask, uint64_t value, int lane, const char* file, int line);
-unsigned int active_lanes();
+// The lanes of this warp that are here when none of the block can go on without them.
+unsigned int active_lanes(const char* file, int line);
 // Announces an atomic access; must be followed by it without switching threads, which only collectives do.
 void atomic_access(const void* address, int size);
 
@@ -82,7 +84,7 @@ inline int __syncthreads_or(int predicate, SIMT_SITE) {
 inline void __syncwarp(unsigned int mask = 0xffffffffu, SIMT_SITE) {
   simt::warp_collective(simt::WarpOp::kSync, mask, 0, 0, file, line);
 }
-inline unsigned int __activemask() { return simt::active_lanes(); }
+inline unsigned int __activemask(SIMT_SITE) { return simt::active_lanes(file, line); }
 inline unsigned int __ballot_sync(unsigned int mask, int predicate, SIMT_SITE) {
   return static_cast<unsigned int>(simt::warp_collective(simt::WarpOp::kBallot, mask, predicate != 0, 0, file, line));
 }
