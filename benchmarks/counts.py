@@ -1,11 +1,12 @@
-"""What our kernels and gsplat 1.5.3's do for a scene, counted while their PTX is executed. Nothing is timed.
+"""What our kernels and gsplat's do for a scene, counted while their PTX is executed. Nothing is timed.
 
-tests/simt executes both on the CPU: our library's by our operators, gsplat's, which nvcc makes of its sources, by its
-Python code. Of each kernel: instructions of warps by class, sectors of 32 bytes, wavefronts of shared memory, atomics,
-and the branches at which lanes part. CUB's sorts and prefix sums, and torch's operations, are not executed.
+tests/simt executes both on the CPU: our library's by our operators, gsplat's, which nvcc makes of its sources, by
+1.5.3's Python code or, of a folder with 1.6.0's package, as 1.6.0's C++ launches them. Of each kernel: instructions of
+warps by class, sectors of 32 bytes, wavefronts of shared memory, atomics, and the branches at which lanes part. CUB's
+sorts and prefix sums, and torch's operations, are not executed.
 
 Run by a Python that has splat, gsplat 1.5.3, a torch with CUDA, pip's nvcc and pyelftools; it needs no GPU. Of the
-garden's whole picture, the folder has counts.json too, of which `ci/gpu --counts` makes floors.
+garden's whole picture beside 1.5.3, the folder has counts.json too, of which `ci/gpu --counts` makes floors.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ import splat
 from splat.ops.image_loss import image_loss
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+from simt import gsplat16_kernels
 from simt.compile_simt import build, newest_ptx
 from simt.gsplat_kernels import build_gsplat, in_place_of
 from simt.ptx_counting import CLASSES
@@ -45,7 +47,7 @@ PACKAGES = ("splat", "gsplat")
 SCENES = {"garden": gpu_scenes.garden, "million": partial(gpu_scenes.synthetic, 10**6, 1920, 1080)}
 # By step, parts of the mangled names of its kernels in both packages. Gaussians are staged again in the backward pass.
 STEPS = {
-    "forward: Gaussians": "7projectE|fused_fwd|harmonics_fwd",
+    "forward: Gaussians": "7projectE|fused_fwd|harmonics_fwd|assemble_proj",
     "forward: lists": "count_tiles|order_counts|emit_pairs|find_offsets|intersect_tile|intersect_offset",
     "forward: images": "stage_gaussians|9rasterizeILi3E|3dgs_fwd_kernelILj3E",
     "backward: images": "13differentiateILi3ELb0ELb0E|3dgs_bwd_kernelILj3E",
@@ -73,16 +75,20 @@ class Redirected(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def main(folder: Path, scene: str, reduction: int, library: Path | None) -> None:
+def main(folder: Path, scene: str, reduction: int, library: Path | None, gsplat16: Path | None) -> None:
     """Print the tables."""
     folder, library = folder.resolve(), library or installed_library()
     shown = gpu_scenes.smaller(SCENES[scene]("cpu"), reduction)
     print(f"{scene}, {shown['width']}x{shown['height']}, {len(shown['means'])} Gaussians; executed, nothing was timed")
-    found = dict(zip(PACKAGES, (run_ours(folder, library, shown), run_gsplat(folder, shown)), strict=True))
+    print(f"gsplat {gsplat_sources.GSPLAT16 if gsplat16 else gsplat_sources.GSPLAT}")
+    theirs = run_gsplat16(folder, gsplat16, shown) if gsplat16 else run_gsplat(folder, shown)
+    found = dict(zip(PACKAGES, (run_ours(folder, library, shown), theirs), strict=True))
     print_steps(found)
     for package, executed in found.items():
         print_kernels(package, executed)
         print_factors(package, executed)
+    if gsplat16:
+        return
     print_launches()
     if (scene, reduction) == ("garden", 1):
         rows = [row for package, executed in found.items() for row in counts_of(package, executed)]
@@ -122,6 +128,14 @@ def run_gsplat(folder: Path, scene: gpu_scenes.Arguments) -> Executed:
         gpu_scenes.differentiate(importlib.import_module("gsplat").rasterization, scene)
     cubin = assemble(ptx, folder / "gsplat.cubin")
     return Executed(ptx, work_of(compiled.executor), sass_of(cubin))
+
+
+def run_gsplat16(folder: Path, package: Path, scene: gpu_scenes.Arguments) -> Executed:
+    """Forward and backward."""
+    ptx = gsplat_sources.compile_ptx16(folder, package).read_text(encoding="utf-8")
+    executor = build(folder / "gsplat16", "gsplat16_counts", ptx, gsplat16_kernels.KERNELS, count=True)
+    gpu_scenes.differentiate(partial(gsplat16_kernels.rasterization, executor), scene)
+    return Executed(ptx, work_of(executor), sass_of(assemble(ptx, folder / "gsplat16.cubin")))
 
 
 def assemble(ptx: str, file: Path) -> Path:
@@ -218,4 +232,5 @@ if __name__ == "__main__":
     parser.add_argument("--scene", choices=SCENES, default="garden")
     parser.add_argument("--reduction", type=int, default=2, help="the picture is full HD by this")
     parser.add_argument("--library", type=Path, help="splat's CUDA library; by default the one that is installed")
+    parser.add_argument("--gsplat16", type=Path, metavar="PACKAGE", help="gsplat 1.6.0's sources, in place of 1.5.3's")
     main(**vars(parser.parse_args()))

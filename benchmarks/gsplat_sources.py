@@ -1,4 +1,7 @@
-"""gsplat 1.5.3's CUDA sources, compiled by nvcc with its own options; kept for each release of gsplat and nvcc."""
+"""gsplat's CUDA sources, compiled by nvcc with its own options; kept for each release of gsplat and nvcc.
+
+Those of 1.5.3 are in its installed package. 1.6.0's are in a folder with its package, as in its repository.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +35,17 @@ WITH_LENSES = (
     "RasterizeToPixelsFromWorld3DGSBwd.cu",
 )
 CHANNELS = 3
+GSPLAT16 = "1.6.0"  # whose launches tests/simt/gsplat16_kernels.py knows
+EXECUTED16 = (
+    "SphericalHarmonicsCUDA.cu",
+    "ProjectionEWA3DGSFused.cu",
+    "IntersectTile.cu",
+    "RasterizeToPixels3DGSSerialBatchFwd.cu",
+    "RasterizeToPixels3DGSSerialBatchBwd.cu",
+)
+# Numbers for which its launchers have instances, and those that are kept: without depth, with a mask and gradients, of
+# degree 3.
+INSTANCES16 = {"0, 1, 2, 3, 4": "3", "0, 1, 2, 3": "3", "0, 1, 2": "0", "0, 1": "1"}
 
 
 def find_sources() -> Path:
@@ -71,30 +85,48 @@ def compile_ptx(folder: Path, files: Sequence[str] = EXECUTED) -> Path:
     # A file instantiates its kernels at its end, in lines such as __INS__(3).
     others = re.compile(rf"^__INS__\((?!{CHANNELS}\))\d+\)$", re.MULTILINE)
     texts = [(find_sources() / "csrc" / name).read_text(encoding="utf-8") for name in files]
-    folder.mkdir(parents=True, exist_ok=True)
-    together = folder / "gsplat_executed.cu"
-    together.write_text("\n".join(others.sub("", text) for text in texts), encoding="utf-8")
     # Of sigma points and rolling shutters, which would be twenty times as much PTX.
+    folder.mkdir(parents=True, exist_ok=True)
     cameras = (find_sources() / "include" / "Cameras.cuh").read_text(encoding="utf-8")
     (folder / "Cameras.cuh").write_text(cameras.replace("#pragma unroll\n", "#pragma unroll 1\n"), encoding="utf-8")
-    return _compile(together, ["--ptx", "-DNDEBUG", f"-arch={ARCHITECTURE}"], folder, ".ptx")
+    return _compile([others.sub("", text) for text in texts], folder, find_sources(), GSPLAT, ["-std=c++17"])
 
 
-def _compile(source: Path, kind: Sequence[str], folder: Path, suffix: str) -> Path:
-    cuda, nvcc = find_sources(), find_nvcc()
+def compile_ptx16(folder: Path, package: Path) -> Path:
+    """Those of 1.6.0 that `rasterization` launches in a dense layout, for 3 channels and degree 3 only.
+
+    Raises:
+        SystemExit: the folder has no gsplat 1.6.0, nvcc is missing, or it failed; with its output.
+    """
+    file = package / "version.py"
+    if not (file.is_file() and f'"{GSPLAT16}"' in file.read_text(encoding="utf-8")):
+        raise SystemExit(f"required: the package of gsplat {GSPLAT16}; found: no version.py that says so in {package}")
+    texts = [(package / "cuda" / "csrc" / name).read_text(encoding="utf-8") for name in EXECUTED16]
+    for numbers, kept in INSTANCES16.items():
+        texts = [text.replace(f"IntParam<{numbers}>", f"IntParam<{kept}>") for text in texts]
+    options = ["-std=c++20", f"-DGSPLAT_NUM_CHANNELS={CHANNELS}"]
+    return _compile(texts, folder, package / "cuda", GSPLAT16, options)
+
+
+def _compile(texts: Sequence[str], folder: Path, cuda: Path, version: str, options: Sequence[str]) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    source = folder / f"gsplat_{version}_executed.cu"
+    source.write_text("\n".join(texts), encoding="utf-8")
+    nvcc = find_nvcc()
     release = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=True).stdout.split()[-1]
     digest = hashlib.sha256(source.read_bytes()).hexdigest()[:8]
-    kept = folder / f"gsplat-{GSPLAT}-{release.replace('/', '-')}-{ARCHITECTURE}"
-    made = kept / f"{source.stem}-{digest}{suffix}"
+    kept = folder / f"gsplat-{version}-{release.replace('/', '-')}-{ARCHITECTURE}"
+    made = kept / f"{source.stem}-{digest}.ptx"
     if not made.exists():
         kept.mkdir(parents=True, exist_ok=True)
         headers = Path(torch.__file__).parent / "include"
-        glm = cuda / "csrc" / "third_party" / "glm"
-        places = [cuda / "include", cuda / "csrc", glm, headers, headers / "torch/csrc/api/include"]
+        # A clone without submodules has no glm.
+        glm = [each / "csrc" / "third_party" / "glm" for each in (cuda, find_sources())]
+        places = [cuda / "include", cuda / "csrc", *glm, headers, headers / "torch/csrc/api/include"]
         # As its JIT build does; the option for constexpr is torch's.
-        options = ["-O3", "-use_fast_math", "-std=c++17", "--expt-relaxed-constexpr", *(f"-I{each}" for each in places)]
+        flags = ["-O3", "-use_fast_math", "--expt-relaxed-constexpr", *options, *(f"-I{each}" for each in places)]
         unfinished = made.with_suffix(".part")
-        command = [nvcc, *kind, *options, str(source), "-o", str(unfinished)]
+        command = [nvcc, "--ptx", "-DNDEBUG", f"-arch={ARCHITECTURE}", *flags, str(source), "-o", str(unfinished)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise SystemExit(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")

@@ -5,7 +5,10 @@ Its installed package has their sources, which nvcc compiles to PTX for tests/si
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 from unittest import mock
@@ -22,6 +25,8 @@ from splat.ops.projection import rotation_matrices
 
 gsplat = pytest.importorskip("gsplat", reason="its kernels are executed; ci/test installs it")
 import gsplat_sources  # noqa: E402
+from simt import gsplat16_kernels  # noqa: E402
+from simt.compile_simt import build  # noqa: E402
 from simt.gsplat_kernels import CompiledModule, build_gsplat, in_place_of  # noqa: E402
 from unscented_cases import LENSES, TRANSFORMS, moved  # noqa: E402
 
@@ -29,6 +34,7 @@ _kernels.require(torch.device("cpu"))
 OPS = torch.ops.splat
 COUNT, WIDTH, HEIGHT, TILE = 300, 48, 40, 16
 LEAVES = ("means", "quats", "scales", "opacities", "colors", "viewmats")
+GSPLAT_16 = os.environ.get("SPLAT_TEST_GSPLAT16", "")
 FORMS: dict[str, dict[str, Any]] = {
     "plain": {},
     "harmonics": {"sh_degree": 3},
@@ -125,6 +131,24 @@ def test_pictures_and_gradients_are_those_of_gsplat_s_kernels(theirs: CompiledMo
         if name == "viewmats":  # but for the last row
             found, expected = found[:, :3], expected[:, :3]
         assert_close(found, expected, 2e-4 if fisheye else 5e-5, name)
+
+
+@pytest.mark.skipif(not GSPLAT_16, reason="SPLAT_TEST_GSPLAT16 does not name the package of gsplat 1.6.0's sources")
+def test_with_its_largest_alpha_the_kernels_of_1_6_draw_the_same(tmp_path: Path) -> None:
+    ptx = gsplat_sources.compile_ptx16(tmp_path, Path(GSPLAT_16)).read_text(encoding="utf-8")
+    executor = build(tmp_path / "simt", "gsplat16_ptx", ptx, gsplat16_kernels.KERNELS)
+    drawn = scene(harmonics=True, views=("front",))
+    camera = {"viewmats": drawn.viewmats, "Ks": drawn.Ks, "width": drawn.width, "height": drawn.height}
+    results = []
+    for function in (partial(splat.rasterization, max_alpha=0.99), partial(gsplat16_kernels.rasterization, executor)):
+        leaves = {name: getattr(drawn, name).clone().requires_grad_() for name in LEAVES[:5]}
+        picture, alphas, _ = function(**leaves, **camera, sh_degree=3, packed=False)
+        weights = torch.rand(*picture.shape[:3], 4, generator=torch.Generator().manual_seed(0))
+        (torch.cat([picture, alphas], -1) * weights).sum().backward()
+        results.append({"picture": picture, "alphas": alphas} | {name: leaf.grad for name, leaf in leaves.items()})
+
+    for name, expected in results[1].items():
+        assert_close(results[0][name], expected, 1e-5, name)
 
 
 def test_only_gsplat_has_a_gradient_of_the_last_row_of_poses(theirs: CompiledModule) -> None:

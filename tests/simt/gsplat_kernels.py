@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -340,29 +340,35 @@ class CompiledModule:
         )  # fmt: skip
 
     def _launch_line(self, kernel: str, count: int, *arguments: Any, ended_lanes_leave: bool = False) -> None:
-        """With a thread for each of so many."""
-        if count:
-            blocks = -(-count // BLOCK)
-            self._launch(kernel, (blocks, 1, 1), (BLOCK, 1, 1), 0, arguments, ended_lanes_leave)
+        launch_line(self.executor, kernel, count, *arguments, ended_lanes_leave=ended_lanes_leave)
 
     def _launch_tiles(self, kernel: str, offsets: Tensor, tile_size: int, staged: int, *arguments: Any) -> None:
         """With a block for each tile and a thread for each of its pixels."""
         grid = (offsets.shape[:-2].numel(), offsets.shape[-2], offsets.shape[-1])
-        block = (tile_size, tile_size, 1)
-        self._launch(kernel, grid, block, tile_size**2 * staged, arguments, False)
+        launch(self.executor, kernel, grid, (tile_size, tile_size, 1), tile_size**2 * staged, *arguments)
 
-    def _launch(
-        self,
-        kernel: str,
-        grid: tuple[int, int, int],
-        block: tuple[int, int, int],
-        shared: int,
-        arguments: Sequence[Any],
-        ended_lanes_leave: bool,
-    ) -> None:
-        (name,) = (name for name in self.executor.in_ptx if kernel in name)
-        values = [_argument(value) for value in arguments]
-        self.executor.run_ptx(name, grid, block, shared, values, ended_lanes_leave)
+
+def launch_line(
+    executor: ModuleType, kernel: str, count: int, *arguments: Any, ended_lanes_leave: bool = False
+) -> None:
+    """With a thread for each of so many."""
+    if count:
+        grid = (-(-count // BLOCK), 1, 1)
+        launch(executor, kernel, grid, (BLOCK, 1, 1), 0, *arguments, ended_lanes_leave=ended_lanes_leave)
+
+
+def launch(
+    executor: ModuleType,
+    kernel: str,
+    grid: tuple[int, int, int],
+    block: tuple[int, int, int],
+    shared: int,
+    *arguments: Any,
+    ended_lanes_leave: bool = False,
+) -> None:
+    """Of the only kernel whose mangled name has this part."""
+    (name,) = (name for name in executor.in_ptx if kernel in name)
+    executor.run_ptx(name, grid, block, shared, [_argument(value) for value in arguments], ended_lanes_leave)
 
 
 def _argument(value: Tensor | np.generic | bytes | None) -> np.ndarray | bytes | None:
