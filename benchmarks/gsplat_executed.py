@@ -29,6 +29,7 @@ from simt.gsplat_kernels import CompiledModule, build_gsplat, in_place_of
 
 TILE, DEGREE, PINHOLE = 16, 3, 0
 EPS2D, NEAR, FAR = 0.3, 0.01, 1e10
+MAX_ALPHA = 0.999
 LEAVES = ("means", "quats", "scales", "opacities", "colors", "viewmats")
 CLOSE = 1e-5  # of a pixel's colour
 RIVALS = ("splat's PTX", "splat's CPU operators")
@@ -118,7 +119,7 @@ def draw_splat(operators: Any, arguments: gpu_scenes.Arguments, weights: tuple[T
     _, ids, offsets = operators.intersect(
         means2d, radii, depths, conics, per_image, None, 1, TILE, -(-width // TILE), -(-height // TILE)
     )
-    lists = (means2d, conics, colors, per_image, None, None, width, height, TILE, offsets, ids)
+    lists = (means2d, conics, colors, per_image, None, None, width, height, TILE, offsets, ids, MAX_ALPHA)
     picture, alphas, last = operators.rasterize(*lists)
     v_means2d, _, v_conics, v_colors, v_opacities, _ = operators.rasterize_backward(
         *lists, alphas, last, *weights, False

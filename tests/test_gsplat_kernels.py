@@ -25,7 +25,7 @@ from splat.ops.projection import rotation_matrices
 
 gsplat = pytest.importorskip("gsplat", reason="its kernels are executed; ci/test installs it")
 import gsplat_sources  # noqa: E402
-from simt import gsplat16_kernels  # noqa: E402
+from simt import gsplat16_kernels, gsplat_kernels  # noqa: E402
 from simt.compile_simt import build  # noqa: E402
 from simt.gsplat_kernels import CompiledModule, build_gsplat, in_place_of  # noqa: E402
 from unscented_cases import LENSES, TRANSFORMS, moved  # noqa: E402
@@ -33,6 +33,7 @@ from unscented_cases import LENSES, TRANSFORMS, moved  # noqa: E402
 _kernels.require(torch.device("cpu"))
 OPS = torch.ops.splat
 COUNT, WIDTH, HEIGHT, TILE = 300, 48, 40, 16
+MAX_ALPHA = 0.999  # of 1.5.3
 LEAVES = ("means", "quats", "scales", "opacities", "colors", "viewmats")
 GSPLAT_16 = os.environ.get("SPLAT_TEST_GSPLAT16", "")
 FORMS: dict[str, dict[str, Any]] = {
@@ -336,8 +337,8 @@ def test_the_rasterizer_is_gsplat_s(theirs: CompiledModule, projected: Projected
     _, _, ids, offsets = lists(theirs, projected)
     (picture, alphas, last), gradients = rasterized(theirs, projected, offsets, ids)
     shared = (*projected[:4], None, None, WIDTH, HEIGHT, TILE, offsets, ids)
-    ours = OPS.rasterize(*shared)
-    v_means2d, v_absolute, *others = OPS.rasterize_backward(*shared, alphas, last, *random_v(picture), True)
+    ours = OPS.rasterize(*shared, MAX_ALPHA)
+    v_means2d, v_absolute, *others = OPS.rasterize_backward(*shared, MAX_ALPHA, alphas, last, *random_v(picture), True)
 
     assert (ours[0] - picture).abs().max() <= 1e-5
     assert (ours[1] - alphas).abs().max() <= 1e-5
@@ -458,7 +459,7 @@ def test_gsplat_leaves_alphas_of_masked_tiles_unwritten(theirs: CompiledModule, 
     masks[0, 1, 2] = False
     shared = (*projected[:4], None, masks, WIDTH, HEIGHT, TILE, offsets, ids)
     picture, alphas, _ = theirs.rasterize_to_pixels_3dgs_fwd(*shared)
-    ours = OPS.rasterize(*shared)
+    ours = OPS.rasterize(*shared, MAX_ALPHA)
     tile = (0, slice(TILE, 2 * TILE), slice(2 * TILE, 3 * TILE))
 
     assert alphas[tile].isnan().all()
@@ -476,8 +477,8 @@ def test_gsplat_s_gradients_need_whole_warps(theirs: CompiledModule) -> None:
 @pytest.fixture
 def strict(theirs: CompiledModule, monkeypatch: pytest.MonkeyPatch) -> CompiledModule:
     """Functions of a warp wait for all lanes of their masks, as our kernels' do."""
-    launch = theirs._launch
-    monkeypatch.setattr(theirs, "_launch", lambda *arguments: launch(*arguments[:-1], False))
+    launch = gsplat_kernels.launch
+    monkeypatch.setattr(gsplat_kernels, "launch", lambda *arguments, **_: launch(*arguments))
     return theirs
 
 
