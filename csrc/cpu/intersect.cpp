@@ -31,6 +31,7 @@ void radix_sort(std::vector<DepthEntry>& entries) {
 // The indices of the Gaussians that were not culled, ordered by depth, then index.
 std::vector<DepthEntry> sorted_by_depth(const IntersectInputs& in) {
   std::vector<DepthEntry> entries;
+  entries.reserve(static_cast<size_t>(in.count));
   for (int64_t i = 0; i < in.count; ++i) {
     if (is_shown(in.radii, i)) {
       entries.push_back({float_bits(in.depths[i]), static_cast<int32_t>(i)});

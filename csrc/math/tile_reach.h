@@ -7,6 +7,7 @@
 #pragma once
 
 #include "blend.h"
+#include "finite.h"
 #include "tile_grid.h"
 
 namespace splat {
@@ -18,7 +19,8 @@ struct TileReach {
   float x, y;
   float shear_x;  // of the ellipse's rightmost point: v = -shear_x
   float extreme_x, extreme_y;
-  float a, b, determinant, two_limit_a;
+  float inverse_a, b, determinant, two_limit_a;
+  float inverse_size;  // of a tile
 };
 
 struct TileSpan {
@@ -32,12 +34,12 @@ SPLAT_HD int clamp_tile(float tile, int count) {
 
 SPLAT_HD TileReach tile_reach(const TileGrid& grid, float x, float y, int radius_x, int radius_y, float a, float b,
                               float c, float opacity) {
-  TileReach reach = {0, 0, 0, 0, false, x, y, 0.0f, 0.0f, 0.0f, a, b, 0.0f, 0.0f};
+  const float size = static_cast<float>(grid.tile_size);
+  TileReach reach = {0, 0, 0, 0, false, x, y, 0.0f, 0.0f, 0.0f, 1.0f / a, b, 0.0f, 0.0f, 1.0f / size};
   // The slack covers the rounding of the logarithm here and of the exponential in the rasterizer.
   const float exponent = natural_log(opacity / kMinAlpha) + kExponentSlack;
   if (radius_x <= 0 || radius_y <= 0 || !(exponent >= 0.0f)) return reach;
 
-  const float size = static_cast<float>(grid.tile_size);
   const float tile_x = x / size, tile_y = y / size;
   const float half_width = static_cast<float>(radius_x) / size, half_height = static_cast<float>(radius_y) / size;
   reach.column_begin = clamp_tile(round_down(tile_x - half_width), grid.columns);
@@ -50,7 +52,8 @@ SPLAT_HD TileReach tile_reach(const TileGrid& grid, float x, float y, int radius
   // no longer small (for an oblique needle about a thousand times longer than wide) the ellipse is not used.
   const float product = a * c;
   const float determinant = product - b * b;
-  reach.elliptic = a > 0.0f && c > 0.0f && determinant > 16.0f * kExponentUlps * product;
+  reach.elliptic = a > 0.0f && c > 0.0f && is_finite(reach.inverse_a) &&
+                   determinant > 16.0f * kExponentUlps * product;
   if (!reach.elliptic) return reach;
   const float limit = exponent * (1.0f + kExponentUlps * product / determinant);
   const float safe_determinant = determinant - kExponentUlps * product;
@@ -67,7 +70,7 @@ SPLAT_HD TileReach tile_reach(const TileGrid& grid, float x, float y, int radius
 SPLAT_HD float band_extent(const TileReach& reach, float top, float bottom, float sign) {
   const float v = clamp(-sign * reach.shear_x, top, bottom);
   const float root = square_root(maximum(0.0f, reach.two_limit_a - reach.determinant * v * v));
-  return (root - sign * reach.b * v) / reach.a;
+  return (root - sign * reach.b * v) * reach.inverse_a;
 }
 
 // The kept tiles of one row. Precondition: row_begin <= row < row_end.
@@ -83,8 +86,8 @@ SPLAT_HD TileSpan tile_span(const TileGrid& grid, const TileReach& reach, int ro
   const float right = reach.x + band_extent(reach, top, bottom, 1.0f) + pad;
   const float left = reach.x - band_extent(reach, top, bottom, -1.0f) - pad;
   // Tile i has its pixel centres in [i size + 0.5, (i + 1) size - 0.5].
-  const int begin = clamp_tile(round_up((left + 0.5f) / size) - 1.0f, grid.columns);
-  const int end = clamp_tile(round_down((right - 0.5f) / size) + 1.0f, grid.columns);
+  const int begin = clamp_tile(round_up((left + 0.5f) * reach.inverse_size) - 1.0f, grid.columns);
+  const int end = clamp_tile(round_down((right - 0.5f) * reach.inverse_size) + 1.0f, grid.columns);
   if (begin > span.begin) span.begin = begin;
   if (end < span.end) span.end = end;
   if (span.end < span.begin) span.end = span.begin;
