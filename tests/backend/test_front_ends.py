@@ -223,7 +223,8 @@ VISIBLE = 'extern "C" __attribute__((visibility("default")))'
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("installer", ["pip, strict", pytest.param("uv, lenient", marks=pytest.mark.minutes)])
+@pytest.mark.minutes
+@pytest.mark.parametrize("installer", ["pip, strict", "uv, lenient"])
 def test_an_editable_install_compiles_what_is_in_the_checkout(
     way: Way, tmp_path: Path, shared_cache: Path, installer: str
 ) -> None:

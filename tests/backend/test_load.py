@@ -253,6 +253,7 @@ os.write(1, f"{m.answer()} {m.__file__}\\n".encode())
 
 
 @pytest.mark.slow
+@pytest.mark.minutes
 def test_16_processes_compile_once_and_one_killed_before_left_nothing_that_is_loaded(
     user: Editable, tmp_path: Path
 ) -> None:

@@ -326,7 +326,12 @@ def test_a_library_that_is_not_there_is_told_before_anything_is_compiled(tmp_pat
     ("kind", "source", "says"),
     [
         ("module", "int x;\n", "no function PyInit_..."),
-        ("torch-library", "#include <Python.h>\nvoid f() { Py_Initialize(); }\n", "Python.h"),
+        pytest.param(
+            "torch-library",
+            "#include <Python.h>\nvoid f() { Py_Initialize(); }\n",
+            "Python.h",
+            marks=pytest.mark.minutes,
+        ),
         ("torch-library", 'extern "C" void Py_Initialize(); void f() { Py_Initialize(); }\n', "Py_Initialize"),
     ],
 )

@@ -276,6 +276,7 @@ def torch_in(site: Path, version: str = TORCH.version) -> Torch:
     return read_torch(root)
 
 
+@pytest.mark.minutes
 def test_a_torch_with_the_same_headers_keeps_the_objects_and_one_with_others_does_not(
     project: Project, tmp_path: Path
 ) -> None:
@@ -308,7 +309,10 @@ def cut_off(path: Path) -> None:
     os.utime(path, ns=(info.st_atime_ns, info.st_mtime_ns))
 
 
-@pytest.mark.parametrize("harm", ["half a record", "an object", "a file too many"])
+@pytest.mark.parametrize(
+    "harm",
+    ["an object", *(pytest.param(harm, marks=pytest.mark.minutes) for harm in ("half a record", "a file too many"))],
+)
 def test_nothing_is_used_again_that_may_not_be_whole(project: Project, harm: str) -> None:
     record = project.work / "reusable.json"
     (object_file,) = project.work.rglob("one.cpp.o")

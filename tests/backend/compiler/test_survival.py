@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -326,12 +326,11 @@ def zygote(small: Editable) -> Iterator[Zygote]:
 
 WORK = "cache/tiny/.build/kernelwheel-*/"
 FROM_NOTHING = [
-    "die_at compiler cmake_build _drive before",
     "die_at compiler compile _read_back before",
-    f"die_when {WORK}build/CMakeFiles",  # in configure
     f"die_when {WORK}build/CMakeFiles/*/*.o",
     f"die_when {WORK}out/*.so",
 ]
+BEFORE_COMPILERS = ["die_at compiler cmake_build _drive before", f"die_when {WORK}build/CMakeFiles"]
 # While what an earlier compile left is used again, which is shorter then; and after a build.
 AFTER_AN_EDIT = [
     "work_folder _copy_sources before",
@@ -347,9 +346,12 @@ AFTER_AN_EDIT = [
 ]
 
 
-def test_a_kill_at_every_step_leaves_nothing_half_and_nobody_waiting(zygote: Zygote) -> None:
+@pytest.mark.parametrize(
+    "orders", [FROM_NOTHING, pytest.param(BEFORE_COMPILERS, marks=pytest.mark.minutes)], ids=["late", "early"]
+)
+def test_a_kill_at_every_step_leaves_nothing_half_and_nobody_waiting(zygote: Zygote, orders: Sequence[str]) -> None:
     right = zygote.make()
-    for order in FROM_NOTHING:
+    for order in orders:
         remove_work(zygote.editable.builds)
         zygote.survive(order, right)
 
