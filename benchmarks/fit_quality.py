@@ -2,7 +2,9 @@
 
 Usage: fit_quality.py CAPTURE FOLDER [OPENSPLAT]: photographs are held out as by `splat fit`. The others, scaled down
 and straightened, are written to FOLDER for both programs, and what each makes of them is measured by splat. OPENSPLAT
-is its program, compiled for the CPU.
+is its program, compiled for the CPU. Its scenes are drawn with the principal point in the middle, where it takes it to
+be. With torch 2.11 to 2.13 it draws Gaussians in a wrong order, unless `camDepths` in its gsplat_cpu.cpp is made
+contiguous.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -28,7 +31,7 @@ from splat.scene.formats import read_scene
 SIZE, POINTS = 480, 10_000  # as `splat fit` uses and draws on a CPU
 STEPS = (700, 1400, 2700)  # of splat
 BUDGETS = (60, 120, 240)  # CPU-seconds, for OpenSplat, whose steps take longer
-PROBE = 20  # steps, to find out how much longer
+PROBE = 100  # steps, to find out how much longer
 # It begins with pictures of a quarter of the size unless it is told not to.
 SCHEDULES = {"OpenSplat": (), "OpenSplat, full size from the start": ("--num-downscales", "0")}
 
@@ -40,10 +43,13 @@ def main(capture: Path, folder: Path, opensplat: Path | None) -> None:
     views = photograph_views(read_capture(capture), POINTS, 0, Preparation(max_size=SIZE))
     held_out = HoldOut().choose(views)
     judged = views.select(held_out)
+    centred = judged.Ks.clone()
+    centred[:, :2, 2] = torch.tensor(judged.sizes) / 2
+    cameras = {"splat": judged, **dict.fromkeys(SCHEDULES, replace(judged, Ks=centred))}
     write_views(views.select([i for i in range(len(views)) if i not in held_out]), folder)
     width, height = views.sizes[0]
     print(f"{capture.name}: {len(views) - len(judged)} photographs of {width}x{height}, {len(judged)} held out")
-    rows = [measured(*program, folder, judged) for program in fits(folder, opensplat)]
+    rows = [measured(*fit, folder, cameras[fit[0]]) for fit in fits(folder, opensplat)]
     table(["program", "steps", "CPU s", "Gaussians", "PSNR", "SSIM"], rows)
 
 
@@ -56,10 +62,13 @@ def fits(folder: Path, opensplat: Path | None) -> Iterator[tuple[str, int, Usage
     for name, schedule in SCHEDULES.items() if opensplat else ():
         command = [str(opensplat), str(folder), "-o", scene, "--keep-crs", *schedule]
         log = folder / "opensplat.log"
-        begun, probed = (run([*command, "-n", str(steps)], log, environ).cpu for steps in (1, PROBE + 1))
+        begun = run([*command, "-n", "1"], log, environ).cpu
+        steps, usage = PROBE, run([*command, "-n", str(PROBE)], log, environ)
         for budget in BUDGETS:
-            steps = max(int((budget - begun) * PROBE / (probed - begun)), 1)
-            yield name, steps, run([*command, "-n", str(steps)], log, environ)
+            # As fast as in the fit before, whose Gaussians were other ones.
+            steps = round((budget - begun) * steps / (usage.cpu - begun))
+            usage = run([*command, "-n", str(steps)], log, environ)
+            yield name, steps, usage
 
 
 def measured(program: str, steps: int, usage: Usage, folder: Path, judged: Views) -> list[str]:

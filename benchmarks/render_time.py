@@ -2,16 +2,20 @@
 
 Also what a call costs that has next to nothing to compute, which is the host's work on a GPU too.
 
-Usage: render_time.py TESTS, the folder of the tests, whose scenes.py finds and shapes the scene.
+Usage: render_time.py TESTS, the folder of the tests, whose scenes.py finds and shapes the scene. SPLAT_BENCH_OPENSPLAT
+names a checkout of OpenSplat, whose CPU rasterizer is then measured beside ours.
 """
 
 from __future__ import annotations
 
+import os
 import statistics
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
+import opensplat
 import torch
 from measure import table
 
@@ -44,6 +48,11 @@ def main(tests: str) -> None:
     table(["image", "threads", "instructions", "in view", "tile pairs", *columns], rows)
     print(f"ten Gaussians, 16x16 pixels, one thread; microseconds of a call, the least of {RUNS} runs of {SMALL_CALLS}")
     table(["without gradients", "forward", "forward and backward"], [small_calls()])
+    if checkout := os.environ.get("SPLAT_BENCH_OPENSPLAT"):
+        torch.ops.splat.instruction_set(available_instruction_sets()[-1])
+        opensplat.compare(Path(checkout), garden.arguments)
+    else:
+        print("not beside OpenSplat's CPU rasterizer: SPLAT_BENCH_OPENSPLAT names no checkout of it")
 
 
 def small_calls() -> list[str]:
