@@ -1,7 +1,7 @@
 """How far our kernels are from gsplat 1.5.3's own on the garden, in a small picture; nothing is timed.
 
 Both packages' kernels are executed on the CPU as the PTX that nvcc made (tests/simt): ours by their operators, gsplat's
-by its Python code. Beside them, splat's operators for the CPU.
+by its Python code. Beside them, splat's operators for the CPU. And how much memory a training step of each keeps.
 
 Usage: gsplat_executed.py FOLDER [REDUCTION] [LIBRARY], run by a Python that has splat, gsplat 1.5.3, a torch with CUDA,
 pip's nvcc and pyelftools; it needs no GPU. The folder keeps what is compiled. The picture is full HD by the reduction.
@@ -16,11 +16,13 @@ from typing import Any, NamedTuple
 
 import gpu_scenes
 import gsplat_sources
+import step_memory
 import torch
 from kernel_resources import find_cuobjdump, installed_library
 from measure import table
 from torch import Tensor
 
+import splat
 from splat import _kernels
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
@@ -61,7 +63,8 @@ def main(folder: Path, reduction: int, library: Path) -> None:
     arguments = scene(reduction)
     weights = weights_of(arguments)
     ptx = gsplat_sources.compile_ptx(folder).read_text(encoding="utf-8")
-    theirs = draw_gsplat(build_gsplat(folder / "gsplat", ptx), arguments, weights)
+    compiled = build_gsplat(folder / "gsplat", ptx)
+    theirs = draw_gsplat(compiled, arguments, weights)
     build(folder / "splat", PTX, newest_ptx(library, find_cuobjdump()))
     _kernels.require(torch.device("cpu"))
     ours = {
@@ -71,6 +74,10 @@ def main(folder: Path, reduction: int, library: Path) -> None:
     print(f"garden, {arguments['width']}x{arguments['height']}, {len(arguments['means'])} Gaussians, degree {DEGREE}")
     print_lists(theirs, ours)
     print_values(theirs, ours)
+    print()
+    with in_place_of(compiled):
+        rivals = {"splat": splat.rasterization, "gsplat 1.5.3": importlib.import_module("gsplat").rasterization}
+        step_memory.print_memory(rivals)
 
 
 def scene(reduction: int) -> gpu_scenes.Arguments:
