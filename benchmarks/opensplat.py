@@ -84,7 +84,7 @@ def compare(checkout: Path, scene: Mapping[str, Any]) -> None:
         draws = ours(viewmats, Ks, size), theirs(module, viewmats[0], Ks[0], size)
         rows.append([f"{size[0]}x{size[1]}", *difference(*(draw(leaves) for draw in draws)), *seconds(draws, leaves)])
     print(f"splat and OpenSplat, compiled with {' '.join(FLAGS)}: CPU-seconds on one thread, the least of {RUNS} runs")
-    times = [f"{what}{whose}" for what in ("forward", "both") for whose in (", OpenSplat", "", ", ratio")]
+    times = [f"{what}: {whose}" for what in ("forward", "both") for whose in ("OpenSplat", "splat", "ratio")]
     table(["image", "PSNR between both", "largest difference", *times], rows)
 
 
