@@ -338,7 +338,7 @@ AFTER_AN_EDIT = [
     "compile mark_reusable before",
     "compile remove_temporary before",
     "shutil copy2 after",
-    "manifest_file write after",
+    "manifest_file to_bytes before",
     "publishing _fsync 3",
     "Path rename before",
     "Path rename after",
