@@ -24,6 +24,7 @@ from torch import Tensor
 
 import splat
 from splat import _kernels
+from splat.ops.defaults import MAX_ALPHA
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from simt.compile_simt import PTX, build, newest_ptx
@@ -31,7 +32,6 @@ from simt.gsplat_kernels import CompiledModule, build_gsplat, in_place_of
 
 TILE, DEGREE, PINHOLE = 16, 3, 0
 EPS2D, NEAR, FAR = 0.3, 0.01, 1e10
-MAX_ALPHA = 0.999
 LEAVES = ("means", "quats", "scales", "opacities", "colors", "viewmats")
 CLOSE = 1e-5  # of a pixel's colour
 RIVALS = ("splat's PTX", "splat's CPU operators")
