@@ -50,7 +50,7 @@ STEPS = {
     "forward: Gaussians": "7projectE|fused_fwd|harmonics_fwd|assemble_proj",
     "forward: lists": "count_tiles|order_counts|emit_pairs|find_offsets|intersect_tile|intersect_offset",
     "forward: images": "stage_gaussians|9rasterizeILi3E|3dgs_fwd_kernelILj3E",
-    "backward: images": "13differentiateILi3ELb0ELb0E|3dgs_bwd_kernelILj3E",
+    "backward: images": "13differentiateILi3ELb0EE|3dgs_bwd_kernelILj3E",
     "backward: Gaussians": "project_backwardILb0E|fused_bwd|harmonics_bwd",
 }
 OURS = r"^_ZN5splat7kernels.*(" + "|".join(STEPS.values()) + "|image_loss)"

@@ -13,7 +13,7 @@ from pathlib import Path
 from build_time import nothing_kept
 from measure import Usage, run, table
 
-EDITED = "csrc/cuda/intersect.cu"
+EDITED = "csrc/cuda/launches.cu"
 
 
 def main(checkout: Path, folder: Path) -> None:

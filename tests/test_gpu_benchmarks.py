@@ -92,7 +92,7 @@ def test_rates_are_kept_for_the_floors(tmp_path: Path) -> None:
 def test_a_profile_becomes_a_table_of_kernels_beside_their_floors() -> None:
     labels = {"scene": "garden, 1920x1080", "direction": "backward", "package": "splat"}
     kernels = [
-        Kernel("void splat::kernels::differentiate<3, false, false>(float*)", 5, 5 * 700.0),
+        Kernel("void splat::kernels::differentiate<3, false>(float*)", 5, 5 * 700.0),
         Kernel("void splat::kernels::project_backward<false>(float*)", 5, 5 * 20.0),
         Kernel("void splat::kernels::project_backward<false>(double*)", 5, 5 * 30.0),
         Kernel("Memset (Device)", 10, 5 * 1.0),
@@ -110,7 +110,7 @@ def test_a_profile_becomes_a_table_of_kernels_beside_their_floors() -> None:
     assert [row | labels == row for row in rows] == [True] * 4
     shown = [(row["kernel"], row["launches"], row["us"], row["floor, us"], row["time / floor"]) for row in rows]
     assert shown == [
-        ("differentiate<3, false, false>", "1", "700.0", "350.0", "2.00"),
+        ("differentiate<3, false>", "1", "700.0", "350.0", "2.00"),
         ("project_backward<false>", "2", "50.0", "10.0", "5.00"),
         ("Memset (Device)", "2", "1.0", "-", "-"),
         ("all", "5", "751.0", "360.0", "2.09"),

@@ -111,7 +111,7 @@ def test_an_ncu_that_may_not_count_says_why() -> None:
     [
         ("void splat::kernels::rasterize<3>(float const*, int)", "rasterize<3>"),
         ("splat::kernels::count_tiles(splat::IntersectInputs, int*)", "count_tiles"),
-        ("void (anonymous namespace)::differentiate<4, true, false>(int)", "differentiate<4, true, false>"),
+        ("void (anonymous namespace)::differentiate<4, true>(int)", "differentiate<4, true>"),
         ("void at::native::elementwise_kernel<4, at::native::add(int)::{lambda(int)#1}>(int)", "elementwise_kernel"),
         (
             "void cub::CUB_300_SM_900::detail::radix_sort::DeviceRadixSortOnesweepKernel<P, 1>(int)",

@@ -141,7 +141,7 @@ def changed(ptx: str, kernel: str, pattern: str, text: str) -> str:
     return before + made
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")  # a process can define its operators once, and pytest may come back to this module
 def broken(simt_wheel: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
     """Two kernels of the wheel's, each with one instruction changed: a barrier left out, a sum of another register.
 
@@ -182,7 +182,7 @@ def test_what_is_executed_is_in_the_library(simt_wheel: ModuleType) -> None:
     entries = set(re.findall(r"\.entry\s+([\w$]+)", simt_wheel.ptx))
 
     assert simt_wheel.in_ptx == {name for name in entries if not name.startswith("_ZN3cub")}
-    assert len(simt_wheel.in_ptx) == 43
+    assert len(simt_wheel.in_ptx) == 41
 
 
 def test_every_multiplication_names_its_rounding(simt_ptx: ModuleType) -> None:
@@ -198,7 +198,7 @@ def test_every_multiplication_names_its_rounding(simt_ptx: ModuleType) -> None:
 def test_architectures_before_10_have_the_same_ptx(older_ptx: dict[str, str]) -> None:
     oldest, newest = (kernels_in(older_ptx[name], "5splat7kernels") for name in ("7.5", "9.0"))
 
-    assert len(oldest) == 43
+    assert len(oldest) == 41
     assert oldest == newest
 
 

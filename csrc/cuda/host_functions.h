@@ -38,7 +38,7 @@ cudaError_t launch_spherical_harmonics(cudaStream_t stream, const HarmonicsInput
 cudaError_t launch_spherical_harmonics_backward(cudaStream_t stream, const HarmonicsInputs& in, const float* v_colors,
                                                 float* v_directions, float* v_coeffs);
 
-// intersect.cu
+// launches.cu
 
 struct IntersectTotals {
   unsigned long long tiles;    // pairs of all Gaussians
@@ -83,7 +83,7 @@ cudaError_t launch_pack(cudaStream_t stream, const PackInputs& in, const int32_t
 
 cudaError_t launch_pack_backward(cudaStream_t stream, const PackGradients& in, const PackGradientOutputs& out);
 
-// rasterize.cu, rasterize_backward.cu
+// launches.cu, rasterize_backward.cu
 
 // The floats of a Gaussian as the kernels below read it.
 constexpr int kStagedFloats = 8;
@@ -122,8 +122,6 @@ SPLAT_HD int64_t background_slices(int64_t pixels) {
 cudaError_t launch_sum_backgrounds(cudaStream_t stream, const RasterizeInputs& in, int64_t images,
                                    const RasterizeGradients& gradients, float* partial, float* v_backgrounds);
 
-// image_loss.cu
-
 // The tiles of the images; each leaves its sums.
 int64_t loss_sum_count(const ImageLossInputs& in);
 
@@ -133,8 +131,6 @@ cudaError_t launch_image_loss(cudaStream_t stream, const ImageLossInputs& in, Im
 
 cudaError_t launch_image_loss_backward(cudaStream_t stream, const ImageLossInputs& in,
                                        const ImageLossGradients& gradients);
-
-// rasterize_2dgs.cu
 
 // The floats of a 2D Gaussian as the kernels below read it.
 constexpr int kSurfelFloats = 16;
@@ -149,8 +145,6 @@ cudaError_t launch_rasterize_2dgs(cudaStream_t stream, const Rasterize2dgsInputs
 cudaError_t launch_differentiate_2dgs(cudaStream_t stream, const Rasterize2dgsInputs& in, const float* surfels,
                                       const Rasterize2dgsGradients& gradients,
                                       const Rasterize2dgsGradientOutputs& out);
-
-// rasterize_along_rays.cu
 
 // The floats of a Gaussian in an image as the kernels below read it.
 constexpr int kRayGaussianFloats = 16;

@@ -9,12 +9,12 @@ namespace splat {
 
 namespace {
 
-template <int C, bool kChunked>
+template <int C>
 cudaError_t launch_chunk(cudaStream_t stream, const RasterizeInputs& in, const kernels::StagedRecord* records,
                          const RasterizeGradients& gradients, const RasterizeGradientOutputs& out, float* slots,
                          int64_t first, int channels) {
   const auto kernel =
-      slots == nullptr ? &kernels::differentiate<C, false, kChunked> : &kernels::differentiate<C, true, kChunked>;
+      slots == nullptr ? &kernels::differentiate<C, false> : &kernels::differentiate<C, true>;
   const int threads = kernels::differentiate_threads<C>(in.grid.tile_size);
   return launch_blocks(stream, in.tiles, threads, kernel, in, records, gradients, out, slots, first, channels);
 }
@@ -26,8 +26,7 @@ cudaError_t launch_differentiate(cudaStream_t stream, const RasterizeInputs& in,
                                  float* slots) {
   const auto records = reinterpret_cast<const kernels::StagedRecord*>(staged);
   return for_each_chunk(in.channels, kMostChannels, [&](auto c, int64_t first, int channels) {
-    const bool chunked = in.channels > kMostChannels;
-    const auto launch = chunked ? &launch_chunk<kMostChannels, true> : &launch_chunk<decltype(c)::value, false>;
+    const auto launch = in.channels > kMostChannels ? &launch_chunk<kMostChannels> : &launch_chunk<decltype(c)::value>;
     return launch(stream, in, records, gradients, out, slots, first, channels);
   });
 }

@@ -12,6 +12,7 @@
 // kPending Gaussians the lanes become Gaussians and add them up (rasterize_moments.cuh).
 #pragma once
 
+#include "channels.h"
 #include "host_functions.h"
 #include "rasterize_moments.cuh"
 
@@ -55,8 +56,8 @@ static __device__ __forceinline__ int32_t drawn_end(const ListRange& range, int3
 // channel, all others. With kInSlots, not to the outputs, but to a slot for each pair of Gaussian and tile, in an order
 // that does not depend on timing; `sum_slots` adds those up.
 // One block of differentiate_threads<C>(tile_size) threads per tile. Preconditions: `out`, or slots [intersections,
-// kSlotValues + all channels], zeroed; unless kChunked, these are all channels; otherwise as `rasterize`.
-template <int C, bool kInSlots, bool kChunked>
+// kSlotValues + all channels], zeroed; if C is below kMostChannels, these are all channels; otherwise as `rasterize`.
+template <int C, bool kInSlots>
 __global__ void __launch_bounds__(kDifferentiateThreads<C>, (kResidentBlocks<C, kInSlots>))
     differentiate(RasterizeInputs in, const StagedRecord* records, RasterizeGradients gradients,
                   RasterizeGradientOutputs out, float* slots, int64_t first_channel, int channels) {
@@ -69,6 +70,7 @@ __global__ void __launch_bounds__(kDifferentiateThreads<C>, (kResidentBlocks<C, 
   const int threads = static_cast<int>(blockDim.x), warps = threads / kWarp;
   const int64_t tile = blockIdx.x;
   const ListRange range = list_range(in, tile);
+  constexpr bool kChunked = C == kMostChannels;
   const bool all_values = !kChunked || first_channel == 0;
   const bool absolute = all_values && out.means_abs != nullptr;
   Pending<C>& pending = pending_of[warp];

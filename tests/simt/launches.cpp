@@ -3,9 +3,5 @@
 #include "simt.h"
 // After it, what stands for nvcc.
 #include "cuda/gaussians.cu"
-#include "cuda/image_loss.cu"
-#include "cuda/intersect.cu"
-#include "cuda/rasterize.cu"
-#include "cuda/rasterize_2dgs.cu"
-#include "cuda/rasterize_along_rays.cu"
+#include "cuda/launches.cu"
 #include "cuda/rasterize_backward.cu"

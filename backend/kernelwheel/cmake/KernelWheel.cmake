@@ -100,14 +100,14 @@ endif()
 # linked in. They come last on the linker's command line, where it knows which symbols are still missing, and before the
 # libraries that the compiler adds by itself.
 if(KERNELWHEEL_OLDER)
-  set(compile COMMAND "${CMAKE_CXX_COMPILER}" -O2 -fPIC -std=c++17)
+  set(compile COMMAND "${CMAKE_CXX_COMPILER}" -fPIC -std=c++17)
   set(commands)
   set(objects)
   file(GLOB sources "${KERNELWHEEL_OLDER}/linked-in/*.cpp")
   foreach(source IN LISTS sources)
     cmake_path(GET source STEM name)
     list(APPEND objects "older/${name}.o")
-    list(APPEND commands ${compile} -c "${source}" -o "older/${name}.o")
+    list(APPEND commands ${compile} -O2 -c "${source}" -o "older/${name}.o")
   endforeach()
   list(APPEND commands COMMAND "${CMAKE_COMMAND}" -E rm -f older/libolder.a
     COMMAND "${CMAKE_AR}" qcsD older/libolder.a ${objects})
