@@ -96,9 +96,9 @@ if(KERNELWHEEL_CUDA)
   string(FIND "${help}" "--frandom-seed" KERNELWHEEL_SEEDED)
 endif()
 
-# The interface of an older glibc and libstdc++ (toolchain/glibc_compat.py): stub libraries, and an archive of what is
-# linked in. They come last on the linker's command line, where it knows which symbols are still missing, and before the
-# libraries that the compiler adds by itself.
+# The interface of an older glibc and libstdc++ (toolchain/glibc_compat.py): stub libraries, which never run, and an archive
+# of what is linked in. They come last on the linker's command line, where it knows which symbols are still missing, and
+# before the libraries that the compiler adds by itself.
 if(KERNELWHEEL_OLDER)
   set(compile COMMAND "${CMAKE_CXX_COMPILER}" -fPIC -std=c++17)
   set(commands)
