@@ -11,6 +11,19 @@
 #include "rasterize_kernel.cuh"
 
 namespace splat {
+namespace {
+
+// Launches a kernel with the threads of patch_threads, once for each `most` channels; its last two arguments are the first
+// of these and how many there are.
+template <class Kernel, class... Arguments>
+cudaError_t launch_patches(cudaStream_t stream, const RasterizeInputs& lists, int most, Kernel kernel,
+                           const Arguments&... arguments) {
+  return for_each_chunk(lists.channels, most, [&](auto, int64_t first, int channels) {
+    return launch_each(stream, kernels::patch_threads(lists), kernel, arguments..., first, channels);
+  });
+}
+
+}  // namespace
 
 // intersect_kernels.cuh, pack_kernels.cuh
 
@@ -78,20 +91,15 @@ cudaError_t launch_load_surfels(cudaStream_t stream, const Rasterize2dgsInputs& 
 cudaError_t launch_rasterize_2dgs(cudaStream_t stream, const Rasterize2dgsInputs& in, const float* surfels,
                                   const Rasterize2dgsOutputs& out) {
   const auto discs = reinterpret_cast<const Surfel*>(surfels);
-  return for_each_chunk(in.lists.channels, kernels::kSurfelChannels, [&](auto, int64_t first, int channels) {
-    return launch_each(stream, kernels::patch_threads(in.lists), kernels::rasterize_2dgs, in, discs, out, first,
-                       channels);
-  });
+  return launch_patches(stream, in.lists, kernels::kSurfelChannels, kernels::rasterize_2dgs, in, discs, out);
 }
 
 cudaError_t launch_differentiate_2dgs(cudaStream_t stream, const Rasterize2dgsInputs& in, const float* surfels,
                                       const Rasterize2dgsGradients& gradients,
                                       const Rasterize2dgsGradientOutputs& out) {
   const auto discs = reinterpret_cast<const Surfel*>(surfels);
-  return for_each_chunk(in.lists.channels, kernels::kSurfelChannels, [&](auto, int64_t first, int channels) {
-    return launch_each(stream, kernels::patch_threads(in.lists), kernels::differentiate_2dgs, in, discs, gradients, out,
-                       first, channels);
-  });
+  return launch_patches(stream, in.lists, kernels::kSurfelChannels, kernels::differentiate_2dgs, in, discs, gradients,
+                        out);
 }
 
 // rasterize_along_rays_kernels.cuh
@@ -103,20 +111,15 @@ cudaError_t launch_load_ray_gaussians(cudaStream_t stream, const AlongRaysInputs
 cudaError_t launch_rasterize_along_rays(cudaStream_t stream, const AlongRaysInputs& in, const float* gaussians,
                                         const RasterizeOutputs& out) {
   const auto loaded = reinterpret_cast<const RayGaussian*>(gaussians);
-  return for_each_chunk(in.lists.channels, kernels::kRayChannels, [&](auto, int64_t first, int channels) {
-    return launch_each(stream, kernels::patch_threads(in.lists), kernels::rasterize_rays, in, loaded, out, first,
-                       channels);
-  });
+  return launch_patches(stream, in.lists, kernels::kRayChannels, kernels::rasterize_rays, in, loaded, out);
 }
 
 cudaError_t launch_differentiate_along_rays(cudaStream_t stream, const AlongRaysInputs& in, const float* gaussians,
                                             const RasterizeGradients& gradients, float* sums,
                                             const AlongRaysGradientOutputs& out) {
   const auto loaded = reinterpret_cast<const RayGaussian*>(gaussians);
-  SPLAT_RETURN_ON_ERROR(for_each_chunk(in.lists.channels, kernels::kRayChannels, [&](auto, int64_t first, int channels) {
-    return launch_each(stream, kernels::patch_threads(in.lists), kernels::differentiate_rays, in, loaded, gradients,
-                       out.colors, sums, first, channels);
-  }));
+  SPLAT_RETURN_ON_ERROR(launch_patches(stream, in.lists, kernels::kRayChannels, kernels::differentiate_rays, in, loaded,
+                                       gradients, out.colors, sums));
   return launch_each(stream, in.sets * in.gaussians, kernels::finish_rays, in, sums, out);
 }
 

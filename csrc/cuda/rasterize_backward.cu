@@ -13,8 +13,7 @@ template <int C>
 cudaError_t launch_chunk(cudaStream_t stream, const RasterizeInputs& in, const kernels::StagedRecord* records,
                          const RasterizeGradients& gradients, const RasterizeGradientOutputs& out, float* slots,
                          int64_t first, int channels) {
-  const auto kernel =
-      slots == nullptr ? &kernels::differentiate<C, false> : &kernels::differentiate<C, true>;
+  const auto kernel = slots == nullptr ? &kernels::differentiate<C, false> : &kernels::differentiate<C, true>;
   const int threads = kernels::differentiate_threads<C>(in.grid.tile_size);
   return launch_blocks(stream, in.tiles, threads, kernel, in, records, gradients, out, slots, first, channels);
 }
