@@ -158,8 +158,11 @@ make_cuda12() {
 }
 
 # make_aarch64: a folder in which a wheel for aarch64 runs under qemu; sets $aarch64, to nothing if it cannot be made here.
+# Installs the compiler and qemu where apt can; else aarch64.py says what does.
 make_aarch64() {
   aarch64=$cache/aarch64
+  command -v aarch64-linux-gnu-g++ >/dev/null || apt_install g++-aarch64-linux-gnu || true
+  command -v qemu-aarch64 >/dev/null || apt_install qemu-user || true
   make_venv aarch64-tools "pyelftools>=0.31"
   say "a Python and a torch for aarch64 (the first time: about 500 MB to fetch)"
   "$venv/bin/python" "$root/ci/aarch64.py" "$aarch64" || aarch64=

@@ -6,10 +6,10 @@ them, with apt-get and pip, into the folder that SPLAT_TEST_AARCH64 names; ci/te
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import sys
+import sysconfig
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -113,7 +113,7 @@ def on_arm(arm_package: Path) -> list[dict[str, Any]]:
     both = arm_package.parent / "both.py"
     both.write_text(DRAW_AND_RUN, encoding="utf-8")
     commands = json.dumps([["doctor", "--json"], ["inspect", str(wheel), "--json"]])
-    path = f"PYTHONPATH={arm_package}:{FOLDER}/site"
+    path = f"PYTHONPATH={arm_package}:{FOLDER}/site:{REPOSITORY}/backend"  # kernelwheel, for `inspect`
     done = run([*machine, "-E", path, python, both, HELPERS, commands], cwd=arm_package.parent, limit=300)
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
@@ -158,7 +158,9 @@ def test_kernels_compiled_there_at_run_time_draw_the_same_picture_and_are_not_fo
     python = make_python_that_compiles(tmp_path)
     store = {"SPLAT_CACHE_DIR": str(tmp_path / "store")}
     settings = {"SPLAT_JIT": "always", "SPLAT_CUDA": "off", "CXX": "aarch64-linux-gnu-g++"}
-    paths = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": f"{arm_package}:{FOLDER}/site:{tmp_path}/tools"}
+    # Last, this Python's packages: what the extra `jit` brings, but nothing that is there for aarch64.
+    packages = f"{arm_package}:{FOLDER}/site:{REPOSITORY}/backend:{sysconfig.get_path('purelib')}"
+    paths = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": packages}
 
     there = draw_picture(tmp_path, [str(python)], {**store, **settings, **paths}, limit=600)
 
@@ -180,12 +182,6 @@ def make_python_that_compiles(folder: Path) -> Path:
     command = ["aarch64-linux-gnu-g++", "-xc", "-w", "-shared", "-fPIC", f'-DSYSROOT="{sysroot}"', "-D_GNU_SOURCE"]
     (folder / "questions.c").write_text(CPU_QUESTIONS, encoding="utf-8")
     run([*command, "-o", folder / "questions.so", folder / "questions.c"], cwd=folder)
-    (folder / "tools").mkdir()
-    for name in ("cmake", "elftools", "ninja", "packaging", "pathspec", "scikit_build_core"):  # of the extra `jit`
-        spec = importlib.util.find_spec(name)
-        assert spec is not None
-        assert spec.origin is not None
-        (folder / "tools" / name).symlink_to(Path(spec.origin).parent)
     python, libraries = folder / "python", f"{sysroot}/lib/aarch64-linux-gnu:{sysroot}/usr/lib/aarch64-linux-gnu"
     emulator = " ".join(machine_command()[:3])  # without its folder of files
     scripts = {

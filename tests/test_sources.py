@@ -126,7 +126,7 @@ def test_objects_of_instruction_sets_define_their_functions_alone(path: Path, tm
 def test_on_arm_vectors_are_neon_s_and_only_what_the_source_names_is_fused(path: Path, tmp_path: Path) -> None:
     """aarch64 always has fused operations: what a compiler fuses by itself, it fuses on one machine alone."""
     text = (CSRC / "CMakeLists.txt").read_text()
-    options = re.search(r"COMPILE_OPTIONS (-ffp-contract=off [^)]+)\)", text)
+    options = re.search(r"splat_cpu PRIVATE (-ffp-contract=off [^)]+)\)", text)
     assert options is not None
 
     def assembly(*more: str) -> str:

@@ -3,6 +3,9 @@
 // The window is separable: each row is blurred along itself, into a ring of as many rows as the window has, and these
 // are blurred across. The channels of a pixel are neighbours in a row, those of the next pixel `channels` values away.
 #include "image_loss_strip.h"
+
+#include <stddef.h>
+
 #include "lanes.h"
 
 namespace splat {

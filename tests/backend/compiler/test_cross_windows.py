@@ -234,6 +234,7 @@ def test_the_wheel_has_cuda_kernels_for_every_driver_from_12_0_on(cuda_wheel: Wh
     assert {"cccl", "clang", "cuda-crt", "libc++"} <= {*made_of}
 
 
+@pytest.mark.minutes
 @needs_zig
 @needs_clang
 def test_two_builds_with_cuda_kernels_in_two_folders_are_the_same_bytes(
