@@ -3,9 +3,6 @@
 // The window is separable: each row is blurred along itself, into a ring of as many rows as the window has, and these
 // are blurred across. The channels of a pixel are neighbours in a row, those of the next pixel `channels` values away.
 #include "image_loss_strip.h"
-
-#include <stddef.h>
-
 #include "lanes.h"
 
 namespace splat {
@@ -24,13 +21,13 @@ SPLAT_HD void store(Floats values, float* to) { __builtin_memcpy(to, &values, si
 SPLAT_HD Floats load_part(const float* from, int64_t count) {
   if (count >= kLanes) return load(from);
   Floats values = {};
-  __builtin_memcpy(&values, from, static_cast<size_t>(count) * sizeof *from);
+  __builtin_memcpy(&values, from, static_cast<uint64_t>(count) * sizeof *from);
   return values;
 }
 
 SPLAT_HD void store_part(Floats values, int64_t count, float* to) {
   if (count >= kLanes) return store(values, to);
-  __builtin_memcpy(to, &values, static_cast<size_t>(count) * sizeof *to);
+  __builtin_memcpy(to, &values, static_cast<uint64_t>(count) * sizeof *to);
 }
 
 SPLAT_HD void fill(float* values, int64_t count, float value) {
@@ -114,7 +111,7 @@ SPLAT_HD void for_each_row(const ImageLossInputs& in, int64_t strip, const Windo
 // Copies a row, with 0 where the mask, if there is one, is false.
 SPLAT_HD void copy_masked(const float* from, const bool* mask, int64_t pixels, int64_t channels, float* to) {
   if (mask == nullptr) {
-    __builtin_memcpy(to, from, static_cast<size_t>(pixels * channels) * sizeof *to);
+    __builtin_memcpy(to, from, static_cast<uint64_t>(pixels * channels) * sizeof *to);
     return;
   }
   for (int64_t i = 0; i < pixels; ++i) {
