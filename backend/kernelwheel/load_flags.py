@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from .runtime.errors import SettingsError
 from .runtime.files import is_file, is_folder
 from .runtime.record import Record
-from .source_language import FOLDER_OPTIONS, HEADER_OPTIONS, LINKED, LINKED_FOR_CUDA
+from .source_language import FOLDER_OPTIONS, LINKED, LINKED_FOR_CUDA, directives_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -95,13 +95,7 @@ class Flags(Record):
     @property
     def directives(self) -> bytes:
         """What those that concern headers say, as lines of a source."""
-        flags = [*self.cxx, *self.cuda]
-        lines = [f"#define {flag[2:].replace('=', ' ', 1)}" for flag in flags if flag.startswith("-D")]
-        for flag, following in zip(flags, [*flags[1:], ""], strict=False):
-            option = next((each for each in HEADER_OPTIONS.split("|") if flag.startswith(each)), None)
-            if option:
-                lines.append(f'#include "{flag.removeprefix(option).removeprefix("=") or following}"')
-        return "\n".join(lines).encode()
+        return directives_of([*self.cxx, *self.cuda])
 
 
 def strings(given: Strings) -> tuple[str, ...]:

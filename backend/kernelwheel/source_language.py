@@ -6,45 +6,95 @@ A text is read by its lines, without evaluating conditions: too many headers are
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 CXX_SUFFIXES = (".cpp", ".cc", ".cxx", ".c++")
 CUDA_SUFFIX = ".cu"
 # The options of gcc, clang and nvcc that name a folder of headers, and a header that comes first, as patterns.
-FOLDER_OPTIONS = "-I|-isystem|-iquote|-idirafter|--include-path|--system-include"
-HEADER_OPTIONS = "-include|-imacros|--pre-include"
+FOLDER_OPTIONS = (
+    "-I|-isystem|-iquote|-idirafter|--include-directory-after|--include-directory|--include-path|--system-include"
+)
+HEADER_OPTIONS = "-include|-imacros|--pre-include|--include|--imacros"
+# Options that pass others on, which then follow after a comma, after = or as the next word.
+_PASSING = ("-Xcompiler", "--compiler-options", "-Xpreprocessor", "-Xclang", "-Wp", "-Wa", "-Wl", "-Xlinker")
 # The libraries that every extension is linked with, and every one that uses CUDA: torch's, and the static runtime.
 LINKED = {"torch", "torch_cpu", "c10", "torch_python"}
 LINKED_FOR_CUDA = {"torch_cuda", "c10_cuda", "cudart"}
 
 
+def single_options(flags: Iterable[str]) -> list[str]:
+    """Options, those among them that others pass on, as `-Wp,-include,a.h` does."""
+    options = []
+    for flag in flags:
+        passing = next((each for each in _PASSING if flag.startswith(each)), None)
+        passed = flag.removeprefix(passing).lstrip("=,").split(",") if passing else [flag]
+        options += [option for option in passed if option]
+    return options
+
+
+def directives_of(flags: Iterable[str]) -> bytes:
+    """What options say about headers, as lines of a source: macros, and headers that come before each source."""
+    options = single_options(flags)
+    lines = []
+    for option, following in zip(options, [*options[1:], ""], strict=False):
+        if define := next((each for each in ("-D", "--define-macro") if option.startswith(each)), None):
+            lines.append(f"#define {(option.removeprefix(define).lstrip('=') or following).replace('=', ' ', 1)}")
+        elif not any(option.startswith(each) for each in FOLDER_OPTIONS.split("|")):
+            named = [each for each in HEADER_OPTIONS.split("|") if option.startswith(each)]
+            if named:
+                lines.append(f'#include "{option.removeprefix(named[0]).removeprefix("=") or following}"')
+    return os.fsencode("\n".join(lines))
+
+
 def named_headers(text: bytes) -> tuple[str, ...]:
     """The headers that a text names, each with the first of its quotes: `<vector`, `"checks.h`.
 
-    By a directive, a condition, or a macro that a directive may use (C++ standard, [cpp.include]). No regular
-    expression: compiling one takes longer than reading a source, and those of torch's headers take several times as
-    long.
+    By a directive, a condition, or a macro that a directive may use (C++ standard, [cpp.include]); and the files that
+    the assembler is told to read. No regular expression: compiling one takes longer than reading a source, and those of
+    torch's headers take several times as long.
     """
-    found = [_quoted(line) for line in _directives(text)]
-    if b"__has_include" in text:
-        conditions = text.split(b"__has_include")[1:]
-        found += [_quoted(each.removeprefix(b"_next").lstrip(b" \t").removeprefix(b"(")) for each in conditions]
+    if b"\\\n" in text or b"\\\r\n" in text:
+        text = text.replace(b"\\\r\n", b"").replace(b"\\\n", b"")
+    found = [_quoted(line) for line in _directives(text.replace(b"%:", b"#"))]
+    for condition in (b"__has_include", b"__has_embed"):
+        if condition in text:
+            for each in text.split(condition)[1:]:
+                operand = each[:4096].removeprefix(b"_next").lstrip(b" \t").removeprefix(b"(")
+                found.append(_quoted(_without_comments(operand, b"", 0)))
+    for told in (b".incbin", b".include"):
+        if told in text:
+            found += [_quoted(each[:4096].lstrip(b" \t\\")).rstrip(b"\\") for each in text.split(told)[1:]]
     return tuple(os.fsdecode(name) for name in found if name)
 
 
 def _directives(text: bytes) -> Iterator[bytes]:
-    """What follows `#include`, `#import` or `#define NAME`."""
+    """What follows `#include`, `#import`, `#embed` or `#define NAME`."""
     at = text.find(b"#")
     while at >= 0:
         end = text.find(b"\n", at)
         end = len(text) if end < 0 else end
-        if not text[text.rfind(b"\n", 0, at) + 1 : at].strip(b" \t"):  # nothing else comes before it in its line
-            line = text[at + 1 : end].lstrip(b" \t")
-            if line.startswith((b"include", b"import")):
-                yield line.removeprefix(b"import").removeprefix(b"include").removeprefix(b"_next")
+        before = text[text.rfind(b"\n", 0, at) + 1 : at]
+        if not before.rpartition(b"*/")[2].strip():  # nothing else comes before it in its line
+            line = _without_comments(text[at + 1 : end], text, end)
+            if line.startswith((b"include", b"import", b"embed")):
+                name = line.removeprefix(b"import").removeprefix(b"embed").removeprefix(b"include")
+                yield _without_comments(name.removeprefix(b"_next"), text, end)
             elif line.startswith(b"define"):
                 yield b"".join(line.split(None, 2)[2:])
         at = text.find(b"#", end)
+
+
+def _without_comments(line: bytes, text: bytes, end: int) -> bytes:
+    """The line without what may come before a word: blanks, and comments, the last of which may end in a later line."""
+    line = line.lstrip()
+    while line.startswith(b"/*"):
+        _, ended, rest = line.partition(b"*/")
+        if not ended:
+            close = text.find(b"*/", end)
+            stop = text.find(b"\n", close)
+            rest = text[close + 2 : stop if stop >= 0 else len(text)] if close >= 0 else b""
+        line = rest.lstrip()
+    return line
 
 
 def _quoted(text: bytes) -> bytes:

@@ -94,6 +94,7 @@ if(KERNELWHEEL_CUDA)
   # nvcc 12.4 has no such option, and no random number in a name.
   execute_process(COMMAND "${CMAKE_CUDA_COMPILER}" --help OUTPUT_VARIABLE help ERROR_QUIET)
   string(FIND "${help}" "--frandom-seed" KERNELWHEEL_SEEDED)
+  string(FIND "${help}" "--compiler-options" KERNELWHEEL_IS_NVCC)  # and not clang in its place
 endif()
 
 # The interface of an older glibc and libstdc++ (toolchain/glibc_compat.py): stub libraries, which never run, and an archive
@@ -168,10 +169,34 @@ endif()
 
 # In another isolated environment, the headers of torch and the toolkit have newer timestamps but the same content, as
 # compile() ensures when it reuses this build folder. A second command in the rules therefore hides them from Ninja. The
-# file as the compiler wrote it stays beside it, for compile() to see which headers were read.
+# file as the compiler wrote it stays beside it, for compile() to see what was read. Assembler and linker write such lists
+# where they can (compiler/files_read.py); a cache for compilers would take the assembler's option for a source.
 if(DEFINED KERNELWHEEL_RECIPE)
-  foreach(language IN ITEMS CXX CUDA)
-    string(APPEND CMAKE_${language}_COMPILE_OBJECT ";sed -i.read -E -f ${KERNELWHEEL_RECIPE}/depfile.sed <DEP_FILE>")
+  set(empty "${CMAKE_BINARY_DIR}/empty.cpp")
+  file(WRITE "${empty}" "")
+  if(NOT WIN32 AND NOT CMAKE_CXX_COMPILER_LAUNCHER AND NOT CMAKE_CUDA_COMPILER_LAUNCHER)
+    execute_process(COMMAND "${CMAKE_CXX_COMPILER}" -Xassembler --MD -Xassembler empty.as -c "${empty}" -o empty.o
+      WORKING_DIRECTORY "${CMAKE_BINARY_DIR}" RESULT_VARIABLE failed OUTPUT_QUIET ERROR_QUIET)
+    if(NOT failed)
+      set(KERNELWHEEL_ASSEMBLER_LISTS ON)
+    endif()
+  endif()
+  if(NOT WIN32)
+    execute_process(
+      COMMAND "${CMAKE_CXX_COMPILER}" -shared -nostdlib -Wl,--dependency-file=empty.linked -o empty.so "${empty}"
+      WORKING_DIRECTORY "${CMAKE_BINARY_DIR}" RESULT_VARIABLE failed OUTPUT_QUIET ERROR_QUIET)
+    if(NOT failed)
+      set(KERNELWHEEL_LINKER_LISTS ON)
+    endif()
+  endif()
+  foreach(language IN ITEMS C CXX CUDA)
+    if(CMAKE_${language}_COMPILE_OBJECT)
+      string(APPEND CMAKE_${language}_COMPILE_OBJECT ";sed -i.read -E -f ${KERNELWHEEL_RECIPE}/depfile.sed <DEP_FILE>")
+      if(KERNELWHEEL_ASSEMBLER_LISTS AND NOT language STREQUAL "CUDA")
+        string(REPLACE "<FLAGS>" "<FLAGS> -Xassembler --MD -Xassembler <OBJECT>.as"
+          CMAKE_${language}_COMPILE_OBJECT "${CMAKE_${language}_COMPILE_OBJECT}")
+      endif()
+    endif()
   endforeach()
 endif()
 
@@ -189,6 +214,10 @@ function(_kernelwheel_make_reproducible target sources)
       set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS
         "$<${here}:--keep;--keep-dir=keep/${name}>"
         "$<${here}:-Xcudafe=--orig_src_path_name=${name}.cu;-Xcicc=--orig_src_path_name=${name}.cu>")
+      if(KERNELWHEEL_ASSEMBLER_LISTS AND NOT KERNELWHEEL_IS_NVCC EQUAL -1)
+        set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS
+          "$<${here}:-Xcompiler=-Xassembler$<COMMA>--MD$<COMMA>-Xassembler$<COMMA>keep/${name}/${name}.as>")
+      endif()
       if(NOT KERNELWHEEL_SEEDED EQUAL -1)
         set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS "$<${here}:--frandom-seed=${name}>")
       endif()
@@ -250,6 +279,9 @@ function(_kernelwheel_add_library function target)
   _kernelwheel_require_options(TARGET ${target} "fno-canonical-system-headers")
   target_link_directories(${target} PRIVATE "${KERNELWHEEL_TORCH_LINKED}" ${KERNELWHEEL_LIBRARIES})
   target_link_options(${target} PRIVATE ${KERNELWHEEL_LINK_OPTIONS} ${KERNELWHEEL_LINK_FLAGS})
+  if(KERNELWHEEL_LINKER_LISTS)
+    target_link_options(${target} PRIVATE "$<HOST_LINK:LINKER:--dependency-file=../tmp/${target}.linked>")
+  endif()
   target_link_libraries(${target} PRIVATE torch_cpu)
   if(KERNELWHEEL_OLDER)
     add_dependencies(${target} kernelwheel_older)

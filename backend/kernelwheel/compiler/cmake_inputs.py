@@ -23,7 +23,7 @@ from ..runtime.files import file_sha256, json_sha256
 from .cmake_driver import BUILD_TYPE, GENERATOR
 from .cross.cmake_files import toolchain_file
 from .cross.windows import cmake_files as windows
-from .headers import header_folders, in_makefile
+from .headers import header_folders
 from .plan import Plan
 from .toolchain import glibc_compat
 from .toolchain.clang_toolkit import CLANG
@@ -59,6 +59,11 @@ def without_links(work: Path) -> str:
     name = r"([^[:space:]\\]|\\.)*"
     # zig names its own files from the folder that it is run in.
     return f"s!{quoted}/(torch|cuda|headers)/{name}!!g\ns!(^|[[:space:]])zig/{name}!\\1!g\n"
+
+
+def in_makefile(path: Path) -> str:
+    """A path as dependency files write it: a backslash before a space or #, and a doubled $."""
+    return re.sub(r"([ #])", r"\\\1", str(path)).replace("$", "$$")
 
 
 def environment_for(work: Path, toolchain: Toolchain, environ: Mapping[str, str]) -> dict[str, str]:

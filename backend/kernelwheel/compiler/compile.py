@@ -25,7 +25,8 @@ from ..version import VERSION
 from . import binary_inspect, cmake_build
 from .cmake_inputs import generated_sources
 from .cross.cmake_files import stub_files
-from .headers import check_headers, headers_of, headers_read
+from .files_read import check_read
+from .headers import headers_of
 from .jobs import plan_jobs
 from .parent_watch import Caller
 from .plan import Plan
@@ -72,7 +73,7 @@ def compile_plan(
         try:
             work = held.enter_context(locked_workdir(plan, store, store.trust if store else trust, say))
             place = work
-            headers = headers_of(plan, toolchain, source_root)
+            headers = headers_of(plan, toolchain, source_root).digests
             generated = generated_sources(plan, toolchain)
             if toolchain.target:
                 stubs = stub_files(toolchain.torch, toolchain.target)
@@ -82,7 +83,7 @@ def compile_plan(
             at_once, because = plan_jobs(jobs, find_resources())
             say(f"compilers at once: {at_once}: {because}")
             cmake_build.run(work, plan, toolchain, headers, at_once, caller, say)
-            check_headers(plan, headers, headers_read(work))
+            check_read(plan, toolchain, work)
             if wheel:
                 _take(plan, wheel, work / "out")
             libraries = _read_back(plan, toolchain, sorted((work / "out").iterdir()))

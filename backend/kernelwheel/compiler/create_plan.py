@@ -20,6 +20,7 @@ from ..runtime.no_kernels import changed_sources
 from ..runtime.variables import own_variable
 from .cmake_inputs import recipe_of
 from .headers import digests, headers_of
+from .linked_files import linked_files
 from .plan import CudaPlan, Plan
 from .toolchain.binding import bind
 from .toolchain.toolchain import Toolchain
@@ -61,7 +62,8 @@ def create_plan(
         taken=dict(taken or {}),
     )
     plan = replace(plan, recipe=recipe_of(plan, toolchain))
-    return replace(plan, headers=digests(headers_of(plan, toolchain, source_root)))
+    headers, linked = headers_of(plan, toolchain, source_root), linked_files(plan, toolchain)
+    return replace(plan, headers=digests({**headers.digests, **linked.digests}))
 
 
 def require_torch_target(facts: PackageFacts, toolchain: Toolchain) -> None:

@@ -1,8 +1,8 @@
 """The headers outside a package that its sources can reach: what is compiled in besides the sources themselves.
 
 They are found by reading `#include` lines, not by asking a compiler, which would take seconds and need the flags of
-each file. Conditions are not evaluated, so too many are found rather than too few. After a compile, `check_headers`
-compares them with what the compilers really read.
+each file. Conditions are not evaluated, so too many are found rather than too few. After a compile, files_read.py
+compares them with what was really read.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import zip_longest
 from pathlib import Path
 from posixpath import dirname, normpath
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..runtime.errors import BuildError, way_out
 from ..runtime.files import json_sha256
-from ..source_language import FOLDER_OPTIONS, HEADER_OPTIONS, named_headers
+from ..source_language import FOLDER_OPTIONS, directives_of, named_headers, single_options
 from .toolchain.binding import cuda_folders, python_folders
 from .toolchain.toolchain import Toolchain
 from .toolchain.toolkit_identity import is_identified
@@ -30,13 +29,10 @@ if TYPE_CHECKING:
 # Origin (`torch`, `python`, `cuda`, `flags`, `system`) -> name of a header in a search folder -> sha256 of it.
 Headers = dict[str, dict[str, str]]
 
-# Options that name a folder of headers or a header, of gcc, clang and nvcc.
-_OPTION = re.compile(
-    r"(?:-Xcompiler=|--compiler-options=)?"
-    rf"(?:{FOLDER_OPTIONS}|(?P<header>{HEADER_OPTIONS}))=?(?P<value>.*)"
-)
-
-
+# What compilers include by themselves: gcc and clang, nvcc, and clang in its place.
+_BEFORE_CXX = b"#include <stdc-predef.h>\n"
+_BEFORE_ALL = _BEFORE_CXX + b"#include <cuda_runtime.h>\n#include <__clang_cuda_runtime_wrapper.h>\n"
+CLANG_HEADERS = "clang/include"  # in the folder where clang is in nvcc's place
 # The folder of torch's headers that is a search folder too.
 API = "torch/csrc/api/include/"
 
@@ -53,26 +49,30 @@ class _Place(NamedTuple):
         return f"{self.folder}/{self.name}"
 
 
-def headers_of(plan: Plan, toolchain: Toolchain, source_root: Path) -> Headers:
+class Reached(NamedTuple):
+    """Files that are compiled or linked in: their digests by origin and name, and where each was found."""
+
+    digests: Headers
+    origins: dict[str, str]  # absolute path -> origin
+
+
+def headers_of(plan: Plan, toolchain: Toolchain, source_root: Path) -> Reached:
     """The headers that a Plan's sources can reach: of torch, Python, CUDA libraries, the C++ compiler and in its flags.
 
-    Those of the CUDA toolkit's identity are left out. In its folder there may be others, such as cuBLAS's.
+    Those of the CUDA toolkit's identity are followed, but have no digest here. In its folder there may be others, such
+    as cuBLAS's.
 
     Raises:
         BuildError: a file cannot be read.
     """
-    named, first = _named_in_flags(plan)
-    torch = toolchain.torch.root / "include"
-    folders = {
-        "flags": named,
-        "torch": (torch, torch / API),
-        **header_folders(plan, toolchain),
-        "system": toolchain.cxx.search_folders(),
-    }
+    flags = flags_of(plan)
     try:
-        texts = [b"".join(b'#include "%s"\n' % os.fsencode(header) for header in first)]
-        texts += [(source_root / name).read_bytes() for name in plan.sources]
-        return _reached(texts, folders)
+        texts = [
+            _BEFORE_ALL if plan.cuda else _BEFORE_CXX,
+            directives_of(flags),
+            *((source_root / name).read_bytes() for name in plan.sources),
+        ]
+        return _reached(texts, search_folders(plan, toolchain, flags))
     except OSError as error:
         raise BuildError(
             "a source or a header that it includes cannot be read",
@@ -80,6 +80,18 @@ def headers_of(plan: Plan, toolchain: Toolchain, source_root: Path) -> Headers:
             found=f"{type(error).__name__}: {error}",
             remedies=[way_out(error)],
         ) from error
+
+
+def search_folders(plan: Plan, toolchain: Toolchain, flags: Sequence[str]) -> dict[str, tuple[Path, ...]]:
+    """The folders in which headers are searched, by their origin."""
+    torch = toolchain.torch.root / "include"
+    nvcc = toolchain.cuda.nvcc
+    return {
+        "flags": _named_folders(flags),
+        "torch": (torch, torch / API),
+        **header_folders(plan, toolchain),
+        "system": (*toolchain.cxx.search_folders(), *((nvcc.root / CLANG_HEADERS,) if nvcc and nvcc.clang else ())),
+    }
 
 
 def header_folders(plan: Plan, toolchain: Toolchain) -> dict[str, tuple[Path, ...]]:
@@ -98,88 +110,45 @@ def digests(headers: Headers) -> dict[str, str]:
     return {origin: json_sha256(named) for origin, named in headers.items()}
 
 
-def check_headers(plan: Plan, headers: Headers, read: Iterable[str]) -> None:
-    """Compare the headers that sources can reach now, and those of torch that were read, with those of the Plan.
-
-    Raises:
-        BuildError: a header has changed meanwhile, or one was read that the Plan does not cover.
-    """
-    changed = sorted(origin for origin, digest in digests(headers).items() if plan.headers.get(origin) != digest)
-    if changed:
-        raise BuildError(
-            "headers were changed during the build",
-            required="the headers that the Plan was drawn up with",
-            found=f"other ones: {', '.join(changed)}",
-            remedies=["build again, while nothing is being installed"],
-        )
-    known = {name.removeprefix(API) for name in headers.get("torch", {})}
-    unknown = sorted(name for name in read if name.removeprefix(API) not in known)
-    if unknown:
-        raise BuildError(
-            "a header of torch was compiled in that the Plan does not cover",
-            required="headers named by an #include line, or by a macro that is one header's name",
-            found=", ".join(unknown[:3]) + (f" and {len(unknown) - 3} more" if unknown[3:] else ""),
-            remedies=[f"name it in a source, so that a change is noticed: #if 0, #include <{unknown[0]}>, #endif"],
-        )
-
-
-def headers_read(work: Path) -> set[str]:
-    """The headers of torch that the objects in the folder were compiled with, by their names in its include folder.
-
-    From the dependency files as the compilers wrote them, which KernelWheel.cmake keeps (GNU make, "Rule Syntax").
-    """
-    start = re.escape(in_makefile(work / "torch" / "include"))
-    names: set[str] = set()
-    for file in (work / "build").rglob("*.d.read"):
-        written = file.read_text(encoding="utf-8", errors="surrogateescape")
-        names.update(re.findall(rf"{start}/((?:[^\s\\]|\\[^\n])+)", written))
-    return {normpath(name) for name in names}
-
-
-def in_makefile(path: Path) -> str:
-    """A path as dependency files write it: a backslash before a space or #, and a doubled $."""
-    return re.sub(r"([ #])", r"\\\1", str(path)).replace("$", "$$")
-
-
-def _named_in_flags(plan: Plan) -> tuple[list[Path], list[str]]:
-    """The folders of headers that the Plan's flags name, and the headers that they include before each source."""
+def flags_of(plan: Plan) -> tuple[str, ...]:
+    """All the Plan's flags for compilers."""
     extensions = [
         flag
         for each in plan.extensions
         for flags in (each.cxx_flags, each.cuda_flags, *each.file_flags.values())
         for flag in flags
     ]
-    flags = (*plan.flags("cxx-flags"), *plan.flags("cuda-flags"), *extensions)
-    parts = [part for flag in flags for part in flag.split(",") if part != "-Xcompiler"]
-    folders, headers = [], []
-    for part, following in zip_longest(parts, parts[1:], fillvalue=""):
-        if match := _OPTION.fullmatch(part):
-            value = Path(match["value"] or following)
-            if not match["header"]:
-                folders.append(value)
-            else:
-                folders.append(value.parent)
-                headers.append(value.name)
-    return [folder for folder in folders if folder.is_absolute()], headers
+    return (*plan.flags("cxx-flags"), *plan.flags("cuda-flags"), *extensions)
 
 
-def _reached(texts: Iterable[bytes], folders: Mapping[str, Sequence[Path]]) -> Headers:
+def _named_folders(flags: Sequence[str]) -> tuple[Path, ...]:
+    """The folders of headers that flags name."""
+    options = single_options(flags)
+    found = []
+    for option, following in zip(options, [*options[1:], ""], strict=False):
+        if match := re.match(rf"(?:{FOLDER_OPTIONS})=?(?P<value>.*)", option):
+            found.append(Path(match["value"] or following))
+    return tuple(folder for folder in found if folder.is_absolute())
+
+
+def _reached(texts: Iterable[bytes], folders: Mapping[str, Sequence[Path]]) -> Reached:
     search = _Search(folders)
     found: Headers = {}
-    seen: set[_Place] = set()
+    origins: dict[str, str] = {}
     pending = [place for text in texts for place in search.find(named_headers(text))]
     while pending:
         place = pending.pop()
-        if place in seen:
+        if place.path in origins:
             continue
-        seen.add(place)
+        origins[place.path] = place.origin
         status = os.stat(place.path)  # noqa: PTH116  # of a module on all of torch, there are thousands
         digest, names = _contents(place.path, status.st_ino, status.st_size, status.st_mtime_ns)
-        by_name = found.setdefault(place.origin, {})
-        # Two folders may have one name: C++'s stdlib.h includes the next one, C's.
-        by_name[place.name] = " ".join(sorted({*by_name.get(place.name, "").split(), digest}))
+        if place.origin != "cuda" or not is_identified(place.name):
+            by_name = found.setdefault(place.origin, {})
+            # Two folders may have one name: C++'s stdlib.h includes the next one, C's.
+            by_name[place.name] = " ".join(sorted({*by_name.get(place.name, "").split(), digest}))
         pending += search.find(names, place)
-    return found
+    return Reached(found, origins)
 
 
 @cache
@@ -205,16 +174,14 @@ class _Search:
             if place and kind == '"':
                 beside = place._replace(name=normpath(f"./{dirname(place.name)}/{name}"))
                 if self._is_file(beside.path):
-                    if beside.origin != "cuda" or not is_identified(beside.name):
-                        yield beside
+                    yield beside
                     continue
             yield from self._anywhere(normpath(name))
 
     def _anywhere(self, name: str) -> tuple[_Place, ...]:
         if name not in self._known:
-            identified = is_identified(name)
-            folders = [each for each in self._folders if each[0] != "cuda" or not identified]
-            places = (_Place(origin, folder, name) for origin, folder in folders)
+            folders = [("flags", "")] if name.startswith("/") else self._folders
+            places = (_Place(origin, folder, name.lstrip("/")) for origin, folder in folders)
             self._known[name] = tuple(place for place in places if self._is_file(place.path))
         return self._known[name]
 

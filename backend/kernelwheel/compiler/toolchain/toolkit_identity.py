@@ -53,11 +53,16 @@ def toolkit_identity(nvcc: Nvcc) -> dict[str, str]:
     identity = {"version": nvcc.version}
     if nvcc.clang:
         identity["clang"] = nvcc.clang
-    for part, patterns in {**PARTS, **({"nvcc": CLANG_PARTS} if nvcc.clang else {})}.items():
+    for part, patterns in _parts(nvcc).items():
         identity[part] = _digest(_files(nvcc, patterns))
     if cudart := nvcc.cudart:
         identity["cudart_static"] = file_sha256(cudart)
     return identity
+
+
+def identified_files(nvcc: Nvcc) -> Iterator[Path]:
+    """The files that these digests are of."""
+    return (path for patterns in _parts(nvcc).values() for _, path in _files(nvcc, patterns))
 
 
 def is_identified(header: str) -> bool:
@@ -83,6 +88,10 @@ def cudart_version(include: Path) -> str:
     text = header.read_text(encoding="utf-8", errors="replace") if header.is_file() else ""
     match = re.search(r"#\s*define CUDART_VERSION\s+(\d+)", text)
     return f"{int(match[1]) // 1000}.{int(match[1]) // 10 % 100}" if match else ""
+
+
+def _parts(nvcc: Nvcc) -> dict[str, tuple[str, ...]]:
+    return {**PARTS, **({"nvcc": CLANG_PARTS} if nvcc.clang else {})}
 
 
 def _files(nvcc: Nvcc, patterns: tuple[str, ...]) -> Iterator[tuple[str, Path]]:

@@ -1,0 +1,200 @@
+"""What compilers, assembler and linker really read, compared with what the Plan says.
+
+Each of them writes a list (gcc(1), `-MD`; as(1), `--MD`; ld(1), `--dependency-file`). Whatever becomes part of a
+library, as all that is linked does except shared libraries, must be in the work folder, which has copies of the
+package's files, or count in the Plan by its content.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from ..runtime.errors import BuildError
+from ..runtime.files import file_sha256
+from ..version import LOADED
+from .headers import Headers, digests, flags_of, headers_of, search_folders
+from .linked_files import files_in, is_shared, linked_files
+from .plan import Plan
+from .toolchain.toolchain import Toolchain
+from .toolchain.toolkit_identity import identified_files
+
+THIN = b"!<thin>\n"  # what an archive begins with that only names its members (ar(1), `--thin`)
+
+
+class FilesRead(NamedTuple):
+    """The files outside of a work folder that were read, by real paths, and by whom."""
+
+    compiled: set[str]
+    assembled: set[str]
+    linked: set[str]
+    options: set[str]  # files that the options of compilers name
+
+
+def check_read(plan: Plan, toolchain: Toolchain, work: Path) -> None:
+    """Compare what was read for the objects and libraries in a work folder with the Plan, now that all are made.
+
+    Raises:
+        BuildError: a file has changed meanwhile, or one was read that the Plan does not cover.
+    """
+    headers, linked = headers_of(plan, toolchain, work / "src"), linked_files(plan, toolchain)
+    _refuse_changed(plan, {**headers.digests, **linked.digests})
+    known = {_place(path): origin for path, origin in headers.origins.items()} | linked.origins
+    read = files_read(work)
+    every = read.compiled | read.assembled | read.linked | read.options
+    unknown = {path for path in every - known.keys() if not (path in read.linked and is_shared(path))}
+    nvcc = toolchain.cuda.nvcc if plan.cuda else None
+    if unknown and nvcc:
+        unknown -= {_place(path) for path in map(str, identified_files(nvcc))}
+    if plan.version == LOADED:  # an entry is found by the content alone, so what a call names must be there
+        contents = set(plan.sources.values())
+        named = {path for path in every & known.keys() if known[path] == "flags"}
+        unknown |= {path for path in named if file_sha256(Path(path)) not in contents}
+    thin = {path for path in read.linked if Path(path).read_bytes()[: len(THIN)] == THIN}
+    if unknown | thin:
+        raise _refusal(plan, toolchain, read, unknown, thin)
+    _refuse_unlisted(plan, toolchain, work)
+
+
+def files_read(work: Path) -> FilesRead:
+    """What the lists in a work folder name, and the commands in it."""
+    build, own = work / "build", os.path.realpath(work) + "/"
+    zig = os.path.realpath(build / "zig") + "/"  # its own libraries, which are in its identity
+
+    def outside(paths: Iterator[str]) -> set[str]:
+        return {path for path in paths if not path.startswith((own, zig))}
+
+    kept = [file for file in build.rglob("*.d.read") if file.with_suffix("").with_suffix("").is_file()]
+    compiled = {name for file in kept for name in _in_rule(file)}
+    assembled = {name for file in build.rglob("*.as") for name in _in_rule(file)}
+    linked = {name for file in (work / "tmp").glob("*.linked") for name in _in_lines(file)}
+    commands = _commands(work)
+    return FilesRead(
+        outside(_place(str(build / name)) for name in compiled),
+        # They list their temporary inputs, too, and the assembler names of debugging information.
+        outside(os.path.realpath(build / name) for name in assembled if (build / name).is_file()),
+        outside(os.path.realpath(build / name) for name in linked if (build / name).is_file())
+        | outside(files_in(_words_of_commands(commands, "LINK_FLAGS|LINK_LIBRARIES", build), build)),
+        outside(files_in(_words_of_commands(commands, "FLAGS", build), build)),
+    )
+
+
+def _in_rule(file: Path) -> Iterator[str]:
+    """The names in a rule of make: a backslash before a space or #, and a doubled $ (GNU make, "Rule Syntax")."""
+    text = file.read_text(encoding="utf-8", errors="surrogateescape").replace("\\\n", " ")
+    for name in re.findall(r"(?:[^\s\\]|\\.)+", text):
+        if not name.endswith(":"):
+            yield re.sub(r"\\([ #\\])", r"\1", name).replace("$$", "$")
+
+
+def _in_lines(file: Path) -> Iterator[str]:
+    """The names in a linker's list, which has one in each line and escapes none."""
+    for line in file.read_text(encoding="utf-8", errors="surrogateescape").splitlines()[1:]:
+        if (name := line.strip().removesuffix("\\").rstrip()) and not name.endswith(":"):
+            yield name
+
+
+def _commands(work: Path) -> str:
+    return (work / "build" / "build.ninja").read_text(encoding="utf-8", errors="surrogateescape")
+
+
+def _words_of_commands(commands: str, variables: str, build: Path) -> Iterator[str]:
+    """The words in these variables of a build.ninja, and in the files of options inside the folder that they name."""
+    pending = []
+    for line in re.findall(rf"^  (?:{variables}) = (.*)$", commands, re.MULTILINE):
+        pending += _split(re.sub(r"\$(.)", r"\1", line))
+    seen = set()
+    while pending:
+        if (word := pending.pop()) not in seen:
+            seen.add(word)
+            yield word
+            file = build / word.rpartition("@")[2]
+            if "@" in word and file.is_file():
+                pending += _split(file.read_text(encoding="utf-8", errors="surrogateescape"))
+
+
+def _split(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError:  # quotes of another grammar
+        return text.split()
+
+
+def _place(path: str) -> str:
+    """A path without links in the names of its folders."""
+    folder, name = os.path.split(path)
+    return os.path.normpath(f"{_real_folder(folder)}/{name}")
+
+
+@cache
+def _real_folder(folder: str) -> str:
+    return os.path.realpath(folder)
+
+
+# What is refused
+
+
+def _refuse_changed(plan: Plan, found: Headers) -> None:
+    now = digests(found)
+    if changed := sorted(origin for origin in {*now, *plan.headers} if plan.headers.get(origin) != now.get(origin)):
+        raise BuildError(
+            "headers or libraries were changed during the build",
+            required="those that the Plan was drawn up with",
+            found=f"other ones: {', '.join(changed)}",
+            remedies=["build again, while nothing is being installed"],
+        )
+
+
+def _refusal(plan: Plan, toolchain: Toolchain, read: FilesRead, unknown: set[str], thin: set[str]) -> BuildError:
+    loaded = plan.version == LOADED
+    remedies = []
+    if included := sorted(unknown & (read.compiled | read.assembled)):
+        folders = [str(each) for every in search_folders(plan, toolchain, flags_of(plan)).values() for each in every]
+        name = _as_included(included[0], folders)
+        how = "name its folder in extra_include_paths and include it by name" if loaded else "put it in the package"
+        remedies += [how, f"or name it in a source, so that a change is noticed: #if 0, #include {name}, #endif"]
+    if unknown & read.linked - {*included}:
+        where = "list the archive or object itself in extra_ldflags" if loaded else "name it in link-flags"
+        remedies.append(f"{where}, by its path; if it is, it was changed meanwhile: try again")
+    if unknown & read.options - {*included}:
+        remedies.append("write what a file of options has into the flags themselves, or put the file into the package")
+    if thin:
+        remedies.append("make an archive that has its members, not only their names: ar rcs, without T")
+    found = sorted(unknown | thin)
+    return BuildError(
+        f"a file was compiled into {plan.package} that the Plan does not cover, so no change would be noticed",
+        required="files that the sources and flags name where they can be found by reading",
+        found="\n".join(found[:10]) + (f"\nand {len(found) - 10} more" if found[10:] else ""),
+        remedies=remedies,
+    )
+
+
+def _as_included(path: str, folders: list[str]) -> str:
+    """How a source can include it."""
+    for folder in map(os.path.realpath, folders):
+        if path.startswith(folder + "/"):
+            return f"<{os.path.relpath(path, folder)}>"
+    return f'"{path}"'
+
+
+def _refuse_unlisted(plan: Plan, toolchain: Toolchain, work: Path) -> None:
+    """Where the assembler writes no list, as in clang: reject a source whose `.incbin` is not one of a literal name."""
+    nvcc = toolchain.cuda.nvcc if plan.cuda else None
+    by_gcc = toolchain.cxx.kind == "gcc" and not toolchain.launchers.cxx and not toolchain.launchers.cuda
+    objects = (file for file in (work / "build").rglob("*.o.d.read") if not file.name.endswith(".cu.o.d.read"))
+    listed = all(file.with_name(file.name.replace(".d.read", ".as")).is_file() for file in objects)
+    if listed and " -flto" not in _commands(work) and (nvcc is None or (by_gcc and not nvcc.clang)):
+        return
+    for name in plan.sources:
+        if re.search(rb'incbin(?![\s\\]*")', (work / "src" / name).read_bytes()):
+            raise BuildError(
+                f"{name} has an .incbin whose file cannot be found by reading",
+                required='.incbin "FILE", with the name itself, where the assembler cannot list what it reads',
+                found=f"another spelling, and {toolchain.cxx.kind} without such a list",
+                remedies=["write the name of the file after .incbin, or compile with gcc and no cache for compilers"],
+            )

@@ -1,0 +1,95 @@
+"""The archives, objects and scripts outside a package that are linked in, as far as flags and compilers name them.
+
+A shared library is none of them: which one a process gets is decided when it is loaded.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from ..runtime.errors import BuildError, way_out
+from ..runtime.files import file_sha256, is_file
+from ..source_language import single_options
+from .headers import Reached
+from .plan import Plan
+from .toolchain.binding import find_cuda_library
+from .toolchain.cxx import LINKED_IN
+from .toolchain.toolchain import Toolchain
+
+# What compilers link by themselves, besides what is in their identity: archives, scripts or shared libraries.
+_OF_COMPILERS = (
+    *("c", "m", "mvec", "gcc", "gcc_s", "gcc_eh", "stdc++", "stdc++_nonshared", "pthread", "rt", "dl", "util"),
+    *("gomp", "atomic", "quadmath", "gcov", "cudadevrt", "cudart_static"),
+)
+
+
+def linked_files(plan: Plan, toolchain: Toolchain) -> Reached:
+    """The files that a Plan's libraries can be linked with.
+
+    Raises:
+        BuildError: one cannot be read.
+    """
+    options = single_options(
+        (*plan.flags("link-flags"), *(flag for each in plan.extensions for flag in each.link_flags))
+    )
+    named = [*_values(options, "-l"), *(name for each in plan.extensions for name in each.libraries)]
+    listed = re.search(r"^libraries: =(.+)$", toolchain.cxx.answer("-print-search-dirs"), re.MULTILINE)
+    folders = dict.fromkeys(os.path.realpath(each) for each in listed[1].split(":")) if listed else {}
+    origins: dict[str, str] = {}
+    for origin, places in (("system", folders), ("flags", _values(options, "-L"))):
+        names = [file for name in (*named, *_OF_COMPILERS) for file in _files(name)]
+        for path in (f"{place}/{file}" for place in places for file in (*names, *LINKED_IN, "crtfastmath.o")):
+            origins[os.path.realpath(path)] = origin
+    if nvcc := toolchain.cuda.nvcc if plan.cuda else None:
+        found = (find_cuda_library(name, nvcc, toolchain.torch.root.parent) for name in (*named, *_OF_COMPILERS))
+        origins |= {os.path.realpath(path): "cuda" for path in found if path}
+    origins |= {path: "flags" for path in files_in(options, Path("/"))}
+    origins = {path: origin for path, origin in origins.items() if is_file(Path(path)) and not is_shared(path)}
+    digests: dict[str, str] = {}
+    try:
+        for path in origins:
+            name = Path(path).name
+            digests[name] = " ".join(sorted({*digests.get(name, "").split(), file_sha256(Path(path))}))
+    except OSError as error:
+        raise BuildError(
+            "a library that is linked in cannot be read",
+            required="files that this user can read",
+            found=f"{type(error).__name__}: {error}",
+            remedies=[way_out(error)],
+        ) from error
+    return Reached({"linked": digests} if digests else {}, origins)
+
+
+def files_in(words: Iterable[str], folder: Path) -> Iterator[str]:
+    """The files that options name, by their real paths: `/a/x.map` of `--version-script=/a/x.map`.
+
+    Relative ones are those in `folder`.
+    """
+    for word in words:
+        if word.startswith("-D") or "/" not in word:
+            continue
+        at = [-1, *(match.start() for match in re.finditer("[,=@:]", word)), len(word)]
+        for path in {word[start + 1 : end] for start in at for end in at}:
+            if "/" in path and is_file(folder / path):
+                yield os.path.realpath(folder / path)
+
+
+def is_shared(path: str) -> bool:
+    """Whether a file is a shared library: ELF's ET_DYN (System V ABI, "ELF Header")."""
+    with open(path, "rb") as stream:  # noqa: PTH123
+        head = stream.read(18)
+    return head[:4] == b"\x7fELF" and len(head) == 18 and int.from_bytes(head[16:], ("little", "big")[head[5] - 1]) == 3
+
+
+def _values(options: list[str], option: str) -> list[str]:
+    """What follows each `-l` or `-L`, in the same word or as the next one."""
+    pairs = zip(options, [*options[1:], ""], strict=False)
+    return [word[2:] or following for word, following in pairs if word.startswith(option)]
+
+
+def _files(name: str) -> tuple[str, ...]:
+    """The files that `-lNAME` may stand for (ld(1), `-l`)."""
+    return (name[1:],) if name.startswith(":") else (f"lib{name}.so", f"lib{name}.a")

@@ -1,0 +1,126 @@
+"""`kernelwheel.load`: what compilers, assembler and linker read is in the content, or the compile is refused."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import kernelwheel
+import pytest
+from kernelwheel.load_package import Described
+from kernelwheel.load_sources import read_sources
+from loadable import MODULE, called, refusal_of, write
+
+pytestmark = pytest.mark.once
+
+# Of the value that a module gives, each file has one bit.
+VALUE = "#undef V{0}\n#define V{0} {1}\n"
+FOUND = """/**/ #include "{0}/1.h"
+%:include "{0}/2.h"
+#inc\\
+lude/* a comment */"{0}/3.h"
+#include HEADER
+asm(".section .rodata\\nblob: .incbin \\"{0}/6.bin\\"\\n.previous\\n");
+extern "C" int seven();
+static int blob() {{ unsigned char found; asm("movb blob(%%rip), %0" : "=r"(found)); return found - '0'; }}
+#define ANSWER V1 + V2 + V3 + V4 + V5 + blob() + seven()
+"""
+NAMED = ['-DHEADER=\\"{0}/4.h\\"', "--include={0}/5.h"]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KERNELWHEEL_CACHE_DIR", str(tmp_path / "cache"))
+
+
+def archive(folder: Path, name: str, function: str, value: int, *, options: str = "rcs") -> Path:
+    (folder / "made.c").write_text(f"int {function}(void) {{ return {value}; }}\n")
+    subprocess.run(["gcc", "-fPIC", "-c", "made.c", "-o", f"{function}.o"], cwd=folder, check=True)
+    (folder / name).unlink(missing_ok=True)
+    subprocess.run(["ar", options, name, f"{function}.o"], cwd=folder, check=True)
+    return folder / name
+
+
+def source_in(folder: Path, text: str) -> Path:
+    return write(folder, {"light.cpp": MODULE.replace('#include "answer.h"', text)}) / "light.cpp"
+
+
+@pytest.mark.slow
+def test_a_file_counts_however_it_is_named(tmp_path: Path) -> None:
+    apart = write(tmp_path / "apart", {f"{number}.h": VALUE.format(number, 0) for number in range(1, 6)})
+    (apart / "6.bin").write_text("0")
+    flags = [flag.format(apart) for flag in NAMED]
+    source = source_in(tmp_path / "here", FOUND.format(apart))
+
+    def load() -> Any:
+        return kernelwheel.load("light", source, flags, extra_ldflags=[f"{apart}/libseven.a"])
+
+    archive(apart, "libseven.a", "seven", 0)
+    assert load().answer() == 0
+    for number in range(1, 6):
+        (apart / f"{number}.h").write_text(VALUE.format(number, 1))
+        call = called(extra_cflags=flags, extra_ldflags=[f"{apart}/libseven.a"])
+        contents = Described(call, read_sources(call, source)).wanted.content
+        (apart / f"{number}.h").write_text(VALUE.format(number, 0))
+        assert Described(call, read_sources(call, source)).wanted.content != contents
+    for number in range(1, 6):
+        (apart / f"{number}.h").write_text(VALUE.format(number, 1))
+    (apart / "6.bin").write_text("1")
+    archive(apart, "libseven.a", "seven", 1)
+    assert load().answer() == 7
+
+
+UNFOUND = """
+#define TEXT(x) #x
+#define NAME(x) TEXT(x)
+#include NAME({0}/1.h)
+asm(".section .rodata\\nblob: .inc" "bin \\"{0}/2.bin\\"\\n.previous\\n");
+extern "C" int three();
+extern "C" int four();
+#define ANSWER V1 + three() + four()
+"""
+
+
+@pytest.mark.slow
+def test_a_file_that_reading_does_not_find_is_an_error_that_names_it(tmp_path: Path) -> None:
+    apart = write(tmp_path / "apart", {"1.h": VALUE.format(1, 0), "options": "-DX=1", "all.map": "{ global: *; };"})
+    (apart / "2.bin").write_text("0")
+    archive(apart, "libthree.a", "three", 0)
+    archive(apart, "libfour.a", "four", 0)
+    (apart / "four.ld").write_text(f"INPUT({apart}/libfour.a)")
+    source = source_in(tmp_path / "here", UNFOUND.format(apart))
+    link = ["-Wl,--whole-archive,{}/libthree.a,--no-whole-archive", "{}/four.ld", "-Wl,--version-script={}/all.map"]
+
+    said = refusal_of(
+        "light", source, extra_cflags=f"@{apart}/options", extra_ldflags=[each.format(apart) for each in link]
+    )
+
+    for name in ("1.h", "2.bin", "all.map", "four.ld", "libfour.a", "options"):
+        assert f"{apart}/{name}" in said
+    assert f'#include "{apart}/1.h"' in said
+    assert "extra_include_paths" in said
+    assert "extra_ldflags" in said
+    assert "options" in said
+
+
+@pytest.mark.slow
+def test_an_archive_that_is_exchanged_before_the_link_gets_into_no_entry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apart = tmp_path / "apart"
+    apart.mkdir()
+    exchanged = archive(apart, "other.a", "own", 2).rename(tmp_path / "other.a")
+    library = archive(apart, "libown.a", "own", 1)
+    source = source_in(tmp_path / "here", 'extern "C" int own();\n#define ANSWER own()')
+    shim = tmp_path / "c++"
+    shim.write_text(f'#!/bin/sh\ncase "$*" in *light.cpp*) cp {exchanged} {library};; esac\nexec g++ "$@"\n')
+    shim.chmod(0o755)
+    with monkeypatch.context() as patch:
+        patch.setenv("CXX", str(shim))
+        said = refusal_of("light", source, extra_ldflags=str(library))
+
+    assert "changed during the build" in said
+    assert kernelwheel.load("light", source, extra_ldflags=str(library)).answer() == 2
+    archive(apart, "libown.a", "own", 1)
+    assert kernelwheel.load("light", source, extra_ldflags=str(library)).answer() == 1
