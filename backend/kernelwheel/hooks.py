@@ -181,6 +181,8 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
         artifact = _artifact_of(answer, facts.import_name)
         tag = tags.platform_tag(artifact.files, chosen, answer.packing["torch_libraries"])
         components = components_of(artifact.manifest, answer.packing["components"])
+        if artifact.manifest.cpu:
+            _say(f"CPU: needs {', '.join(artifact.manifest.cpu)}; checked before loading")
         for line in (abi_audit.audit(artifact), *tags.tag_lines(tag), *without_text(components)):
             _say(line)
         contents = wheel.Contents(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
 Abi = Literal["torch", "stable"]
 Strings = str | Sequence[str] | None
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None
-# What gcc's -march=native depends on, of /proc/cpuinfo: names of x86 and of Arm.
-_OF_THE_CPU = ("vendor_id", "cpu family", "model", "flags", "CPU implementer", "CPU variant", "CPU part", "Features")
 
 
 class Call(Record):
@@ -124,18 +121,6 @@ def sort_flags(call: Call, cuda: bool) -> Flags:
     always = LINKED | (LINKED_FOR_CUDA if cuda else set())
     libraries = [each for each in libraries if each not in always]
     return Flags(cxx, for_nvcc, link, libraries, list(dict.fromkeys(folders)), archs, archives)
-
-
-def this_cpu(flags: Iterable[str]) -> list[str]:
-    """A macro that names this machine's CPU, if flags such as -march=native compile for it: others have other entries.
-
-    The macro is in the content.
-    """
-    if not any(f"-m{option}=native" in flag for flag in flags for option in ("arch", "cpu", "tune")):
-        return []
-    first = Path("/proc/cpuinfo").read_text(encoding="utf-8").partition("\n\n")[0].splitlines()
-    about = [line for line in first if line.partition(":")[0].strip() in _OF_THE_CPU]
-    return ["KERNELWHEEL_CPU=0x" + hashlib.sha256("\n".join(about).encode()).hexdigest()[:12]]
 
 
 def _warn(message: str) -> None:

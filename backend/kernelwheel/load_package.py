@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .load_flags import Call, sort_flags, this_cpu
+from .load_flags import Call, sort_flags
 from .load_sources import INLINE, Tree, gather
 from .runtime.compatible import Mismatch
 from .runtime.files import json_sha256
@@ -38,7 +38,7 @@ class Described(InstalledPackage):
         """Raises a SettingsError if the arguments are not right."""
         super().__init__(f"kernelwheel.{call.name}", LOADED, Path(INLINE), os.environ)
         settings = Settings.resolve(self.package, {}, self.environ)
-        self.tree, self.extension = _extension(call, texts, settings)
+        self.tree, self.extension = _extension(call, texts)
         if self.extension["archs"]:
             settings = settings.changed("archs", self.extension["archs"], Origin("extra_cuda_cflags"))
         if call.build_directory:
@@ -85,7 +85,7 @@ class Described(InstalledPackage):
             shutil.rmtree(self.source.folder, ignore_errors=True)
 
 
-def _extension(call: Call, texts: Mapping[str, bytes], settings: Settings) -> tuple[Tree, dict[str, Any]]:
+def _extension(call: Call, texts: Mapping[str, bytes]) -> tuple[Tree, dict[str, Any]]:
     """What is compiled."""
     cuda_files = [path for path in texts if path.endswith(CUDA_SUFFIX)]
     cuda = bool(cuda_files) if call.with_cuda is None else call.with_cuda
@@ -107,7 +107,7 @@ def _extension(call: Call, texts: Mapping[str, bytes], settings: Settings) -> tu
         "sources": tree.sources,
         "cuda_sources": [],
         "include_dirs": tree.include_dirs,
-        "define": this_cpu((*flags.cxx, *flags.cuda, *settings.cxx_flags, *settings.cuda_flags)),
+        "define": [],
         "cuda_define": [],
         "cxx_flags": flags.cxx,
         "cuda_flags": flags.cuda,

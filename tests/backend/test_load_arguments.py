@@ -118,25 +118,6 @@ def test_architectures_that_no_list_can_say_are_an_error() -> None:
             sort_flags(called(extra_cuda_cflags=flags), cuda=True)
 
 
-@pytest.mark.parametrize("flag", ["-march=native", "-O3 -mtune=native"])
-def test_code_for_this_cpu_is_for_no_other(flag: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = write(tmp_path) / "csrc/light.cpp"
-    read_text = Path.read_text
-
-    def content(flags: str) -> Any:
-        call = called(extra_cflags=flags)
-        return Described(call, read_sources(call, source)).wanted.content
-
-    def of_another(path: Path, **options: Any) -> str:
-        return read_text(path, **options).replace("sse2", "sse9").replace("asimd", "asimd9")
-
-    here, any_cpu = content(flag), content("-O3")
-    monkeypatch.setattr(Path, "read_text", of_another)
-    assert content("-O3") == any_cpu
-    assert content(flag) != here
-    assert content(flag)["extensions"][0]["define"][0].startswith("KERNELWHEEL_CPU=0x")
-
-
 @pytest.mark.parametrize("function", [kernelwheel.load, kernelwheel.prepare])
 def test_a_folder_of_headers_that_does_not_exist_is_a_warning_about_the_line_that_calls(
     function: Callable[..., Any], tmp_path: Path

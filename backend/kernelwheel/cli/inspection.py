@@ -79,7 +79,7 @@ def _mismatches(manifest: Manifest) -> tuple[Mismatch, ...]:
     if importlib.util.find_spec("torch") is None:
         needs = f"torch {manifest.requires.torch}"
         return (Mismatch("torch", needs, "no torch in this Python", "pip install torch", "cpu", False),)
-    return check(manifest, hosts.with_gpus(hosts.probe()))
+    return check(manifest, hosts.with_gpus(hosts.probe()).asked_for(manifest.cpu))
 
 
 def existing_file(text: str) -> Path:

@@ -26,6 +26,8 @@ def manifest_text(manifest: Manifest) -> str:
         ("settings", settings_text(built.get("settings", {}))),
         ("requires", ", ".join(filter(None, (f"torch {torch}", needs.platform, needs.libc, needs.libstdcxx)))),
     ]
+    if manifest.cpu:
+        rows.append(("", f"a CPU with {', '.join(manifest.cpu)}"))
     if manifest.uses_cuda:
         torch = "any CUDA" if needs.cuda is None else f"CUDA {needs.cuda}"
         rows.append(("", f"for CUDA: torch with {torch}, driver {needs.driver} (PTX: {needs.driver_for_ptx})"))

@@ -91,11 +91,12 @@ def takes(wheel: Manifest, wanted: Content) -> dict[str, str]:
     """The digests of a wheel's libraries that need not be compiled again, by their files: operators for the CPU.
 
     Empty if they are bound to one Python or torch, or made of extensions, which may be one file for both devices; or if
-    they were compiled with other options, or for another platform.
+    they were compiled with other options, for another platform, or for some of its CPUs.
     """
     content, target = without_cuda(wheel.content), wheel.plan["target"]
     if (
         target["binding"]
+        or wheel.cpu
         or content["extensions"]
         or content != without_cuda(wanted)
         or target["platform"] != platform_name()

@@ -115,14 +115,16 @@ def configuration_rests_on(plan: Plan, toolchain: Toolchain) -> tuple[str, ...]:
 def cache_entries(work: Path, plan: Plan, toolchain: Toolchain) -> dict[str, Any]:
     """The CMake cache entries that carry the Plan into KernelWheel.cmake."""
     target, platform = Version(plan.torch_target), PLATFORMS[plan.platform]
+    for_cpu, for_host = plan.cpu.stands_for, (f"-Xcompiler={option}" for option in plan.cpu.options)
     cache: dict[str, Any] = {
+        "CMAKE_EXPORT_COMPILE_COMMANDS": True,  # see cpu.check_commands
         "KERNELWHEEL_CUDA": plan.cuda is not None,
         "KERNELWHEEL_TORCH": str(work / "torch"),
         "KERNELWHEEL_TORCH_TARGET": f"0x{target.major:02x}{target.minor:02x}000000000000",
         "KERNELWHEEL_BINDING": "python" if plan.binding and plan.binding.python else "torch" if plan.binding else "",
         "KERNELWHEEL_LIBRARIES": str(work / "libraries"),
-        "KERNELWHEEL_CXX_FLAGS": as_one(plan.flags("cxx-flags")),
-        "KERNELWHEEL_LINK_FLAGS": as_one(plan.flags("link-flags")),
+        "KERNELWHEEL_CXX_FLAGS": as_one((*plan.cpu.options, *for_cpu(plan.flags("cxx-flags")))),
+        "KERNELWHEEL_LINK_FLAGS": as_one(for_cpu(plan.flags("link-flags"))),
         "KERNELWHEEL_LINK_OPTIONS": ";".join(platform.link_options),
         "KERNELWHEEL_LINK_COMPLETE": ";".join(platform.link_complete),
         "KERNELWHEEL_CUDART_LIBRARIES": ";".join(platform.cudart_libraries),
@@ -158,7 +160,7 @@ def cache_entries(work: Path, plan: Plan, toolchain: Toolchain) -> dict[str, Any
             "KERNELWHEEL_NVCC": "" if nvcc.target and not nvcc.clang else nvcc.version,
             "KERNELWHEEL_TOOLKIT": str(work / "cuda" if inside.is_file() else nvcc.root),
             "KERNELWHEEL_GENCODE": ";".join(gencode(plan.cuda.archs)),
-            "KERNELWHEEL_CUDA_FLAGS": as_one(plan.flags("cuda-flags")),
+            "KERNELWHEEL_CUDA_FLAGS": as_one((*for_host, *for_cpu(plan.flags("cuda-flags")))),
         }
     return cache
 
@@ -172,6 +174,7 @@ def recipe_of(plan: Plan, toolchain: Toolchain) -> dict[str, str]:
     return {
         **{path.name: file_sha256(path) for path in MODULES.glob("*.cmake")},
         "arguments": json_sha256([GENERATOR, BUILD_TYPE]),
+        **({"cpu": plan.cpu.native} if plan.cpu.native else {}),
         "cache": json_sha256(cache),
         "environment": json_sha256([SETTLED, PASSED_ON]),
         "files": json_sha256(files),
@@ -209,12 +212,14 @@ def _target(extension: Extension, plan: Plan) -> Iterator[str]:
         yield f"target_compile_definitions({name} PRIVATE {_quoted(define)})"
     if extension.archs and cuda and extension.has_kernels:
         yield f"kernelwheel_set_gencode({name} {_quoted(gencode(extension.own_archs))})"
-    yield f"kernelwheel_add_flags({name} {_quoted([as_one(extension.cxx_flags), as_one(extension.cuda_flags)])})"
-    for file, flags in extension.file_flags.items():
+    for_cpu = plan.cpu.stands_for
+    flags = (as_one(for_cpu(each)) for each in (extension.cxx_flags, extension.cuda_flags))
+    yield f"kernelwheel_add_flags({name} {_quoted(flags)})"
+    for file, options in extension.file_flags.items():
         if file in files:
-            yield f"kernelwheel_add_file_flags({name} {_quoted([file, *flags])})"
+            yield f"kernelwheel_add_file_flags({name} {_quoted([file, *for_cpu(options)])})"
     if extension.link_flags:
-        yield f"target_link_options({name} PRIVATE {_quoted([as_one(extension.link_flags)])})"
+        yield f"target_link_options({name} PRIVATE {_quoted([as_one(for_cpu(extension.link_flags))])})"
     if extension.libraries:
         yield f"kernelwheel_link_libraries({name} {_quoted(extension.libraries)})"
 

@@ -24,6 +24,7 @@ from ..store import manifest_file
 from ..version import VERSION
 from . import binary_inspect, cmake_build
 from .cmake_inputs import generated_sources
+from .cpu import check_commands
 from .cross.cmake_files import stub_files
 from .files_read import check_read
 from .headers import headers_of
@@ -84,6 +85,7 @@ def compile_plan(
             say(f"compilers at once: {at_once}: {because}")
             cmake_build.run(work, plan, toolchain, headers, at_once, caller, say)
             check_read(plan, toolchain, work)
+            check_commands(plan, toolchain, work)
             if wheel:
                 _take(plan, wheel, work / "out")
             libraries = _read_back(plan, toolchain, sorted((work / "out").iterdir()))

@@ -19,6 +19,7 @@ from ..runtime.files import json_sha256
 from ..runtime.no_kernels import changed_sources
 from ..runtime.variables import own_variable
 from .cmake_inputs import recipe_of
+from .cpu import draw_cpu
 from .headers import digests, headers_of
 from .linked_files import linked_files
 from .plan import CudaPlan, Plan
@@ -61,6 +62,7 @@ def create_plan(
         extensions=facts.extensions,
         taken=dict(taken or {}),
     )
+    plan = replace(plan, cpu=draw_cpu(plan, toolchain))
     plan = replace(plan, recipe=recipe_of(plan, toolchain))
     headers, linked = headers_of(plan, toolchain, source_root), linked_files(plan, toolchain)
     return replace(plan, headers=digests({**headers.digests, **linked.digests}))

@@ -18,6 +18,7 @@ from ..project.package import make_content
 from ..runtime import architectures
 from ..runtime.content import Content, digests_of, fingerprint_of
 from ..runtime.manifest import SCHEMA
+from .cpu import CpuPlan
 from .toolchain.binding import Binding
 
 
@@ -57,6 +58,7 @@ class Plan:
     extensions: tuple[Extension, ...] = ()  # what is built without a CMakeLists.txt, in the order of their names
     recipe: Mapping[str, str] = field(default_factory=dict)  # digests of all that is told to CMake and the compilers
     headers: Mapping[str, str] = field(default_factory=dict)  # by origin, the digest of those that sources can reach
+    cpu: CpuPlan = field(default_factory=CpuPlan)  # the CPU that it is compiled for
     taken: Mapping[str, str] = field(default_factory=dict)  # sha256 of the libraries that are taken from a wheel
 
     def to_json(self) -> dict[str, Any]:
@@ -87,6 +89,7 @@ class Plan:
             "platform": self.platform,
             "cuda": {"sass": list(self.cuda.sass), "ptx": list(self.cuda.ptx)} if self.cuda else None,
             "binding": asdict(self.binding) if self.binding else None,
+            **({"cpu": dict(self.cpu.features)} if self.cpu.features else {}),
         }
 
     @property
@@ -111,10 +114,11 @@ class Plan:
     @property
     def kernels(self) -> str:
         """A readable summary of the kernels it makes."""
+        cpu = f", for a CPU with {', '.join(self.cpu.features)}" if self.cpu.features else ""
         if self.cuda is None:
-            return "CPU only"
+            return f"CPU only{cpu}"
         cuda = f"CUDA {self.cuda.toolkit['version']} ({self.cuda.archs})"
-        return f"{cuda}, with {', '.join(sorted(self.taken))} of the wheel" if self.taken else f"CPU and {cuda}"
+        return f"{cuda}, with {', '.join(sorted(self.taken))} of the wheel" if self.taken else f"CPU and {cuda}{cpu}"
 
     def targets(self, file: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The SASS and PTX targets that a library must have, if it uses CUDA; none for one without kernels."""

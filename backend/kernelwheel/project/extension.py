@@ -13,11 +13,12 @@ from typing import Any, Literal, NamedTuple, NoReturn, get_args
 
 from ..runtime.errors import SettingsError
 from ..runtime.platforms import library_file
-from ..runtime.settings import choice
+from ..runtime.settings import TABLE, choice
 from ..source_language import CUDA_SUFFIX
 from . import arch_choice
 from .arch_choice import ArchList
 from .build_platforms import HOST_PLATFORM
+from .build_settings import OPTIONS
 
 EXTENSION = "[[tool.kernelwheel.extension]]"
 # What a library is: imported by Python (pybind11, Python/C API); operators on torch's stable ABI; or operators
@@ -256,6 +257,8 @@ def _read(table: Mapping[str, Any]) -> Extension:
     for unknown in given.keys() - known.keys():
         near = difflib.get_close_matches(unknown, known, n=1)
         remedy = f"write {near[0]}" if near else "remove it or correct its name"
+        if unknown in OPTIONS:
+            remedy = f"move it to {TABLE}: it is for all extensions"
         refuse(name, unknown, "one of " + ", ".join(known), f"unknown key {unknown!r}", remedy)
     values = {}
     for key in KEYS:

@@ -17,7 +17,7 @@ from .record import Record
 class Mismatch(Record):
     """One reason against an Artifact."""
 
-    # `version`, `sources`, `extensions`, `options`, `platform`, `libc`, `libstdcxx`, `python`, `torch`, `cuda`,
+    # `version`, `sources`, `extensions`, `options`, `platform`, `cpu`, `libc`, `libstdcxx`, `python`, `torch`, `cuda`,
     # `driver` or `capability`
     dimension: str
     required: str  # what the Artifact needs
@@ -40,7 +40,7 @@ ANYTHING = Wanted()
 def check(manifest: Manifest, host: Host, wanted: Wanted = ANYTHING) -> tuple[Mismatch, ...]:
     """What rules an Artifact out: what a machine lacks that it needs, and what it has that is not wanted.
 
-    GPUs and driver are checked if the Host knows them.
+    GPUs and driver are checked if the Host knows them; a CPU that it does not know (`asked_for`) has nothing.
     """
     return (*_other_content(manifest, wanted), *_mismatches(manifest, host))
 
@@ -90,6 +90,11 @@ def _mismatches(manifest: Manifest, host: Host) -> Iterator[Mismatch]:
     if needs.platform != host.platform:
         yield Mismatch("platform", needs.platform, host.platform, f"install {wheel}")
         return  # the rest would be noise
+    if lacking := sorted(manifest.cpu.keys() - (host.cpu or ())):
+        cures = all(manifest.cpu[each] == "cpu" for each in lacking)
+        remedy = "build from source here" if cures else "rebuild it without the flags that name these"
+        required, found = f"a CPU with {', '.join(sorted(manifest.cpu))}", f"a CPU without {', '.join(lacking)}"
+        yield Mismatch("cpu", required, found, f"install {wheel}, or {remedy}", compile_cures=cures)
     if numbers(needs.libc) > numbers(host.libc):
         yield Mismatch("libc", needs.libc, host.libc or "no glibc", f"build from source here, or install {wheel}")
     if numbers(needs.libstdcxx) > numbers(host.libstdcxx):

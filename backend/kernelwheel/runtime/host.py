@@ -5,8 +5,9 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+from collections.abc import Iterable
 
-from .platforms import HOST_PLATFORM, platform_name
+from .platforms import HOST_PLATFORM, cpu_features, platform_name
 from .record import Record
 
 
@@ -26,6 +27,12 @@ class Host(Record):
     driver: tuple[int, int] | None = None
     # the compute capabilities of the GPUs that this process sees; None if they were not queried
     capabilities: tuple[tuple[int, int], ...] | None = None
+    # what its CPU can do, by Linux's names; None if that was not queried
+    cpu: tuple[str, ...] | None = None
+
+    def asked_for(self, features: Iterable[str]) -> Host:
+        """The same Host with its CPU, if some of its features are needed: a kernel may take 10 ms to tell them."""
+        return self._replace(cpu=tuple(sorted(cpu_features()))) if features and self.cpu is None else self
 
 
 def python_abi() -> str:

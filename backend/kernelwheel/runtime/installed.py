@@ -145,7 +145,7 @@ class InstalledPackage:
             return (unusable_artifact(damage),)
         if self.manifest is None:
             return (self.no_artifact(),)
-        return check(self.manifest, host, Wanted(self.version))
+        return check(self.manifest, host.asked_for(self.manifest.cpu), Wanted(self.version))
 
     def no_artifact(self) -> Mismatch:
         """The mismatch of a package that was installed without an Artifact."""

@@ -87,6 +87,15 @@ class Manifest(Record):
         content: Content = self.plan["content"]
         return content
 
+    @property
+    def cpu(self) -> Mapping[str, str]:
+        """The features of a CPU that it was compiled for beyond the platform's baseline, and what asked for each.
+
+        That is `cpu` for the option of that name and for `native`, or `flags`, which every compile needs.
+        """
+        features: Mapping[str, str] = self.plan.get("target", {}).get("cpu", {})
+        return features
+
     def libraries_for(self, device: str) -> tuple[Library, ...]:
         """The libraries of one device type, `cpu` or `cuda`."""
         return tuple(library for library in self.libraries if library.device == device)

@@ -26,6 +26,7 @@ LONGEST_TEXT = 4096
 LONGEST_LIST = 1000
 MOST_LIBRARIES = 100
 LARGEST_LIBRARY = (8 << 30) - 1  # bytes
+OPTIONAL = {"cpu"}  # fields that are there only if they say something, so that earlier loaders read the others
 _DIGITS = "0123456789"
 _HEX = _DIGITS + "abcdef"
 _WORD = _DIGITS + "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_"
@@ -70,8 +71,8 @@ def _check_object(value: Any, kinds: dict[Any, Kind], place: str) -> None:
     if type(value) is not dict:
         raise Malformed(f"{place} is {short(value)}")
     any_name = kinds.get(str)
-    if any_name is None and value.keys() != kinds.keys():
-        lacks, unknown = kinds.keys() - value.keys(), value.keys() - kinds.keys()
+    lacks, unknown = kinds.keys() - value.keys() - OPTIONAL, value.keys() - kinds.keys()
+    if any_name is None and (lacks or unknown):
         found = f"{min(lacks)} is missing" if lacks else f"{short(min(unknown))} is unknown"
         raise Malformed(f"{found} in {place}")
     for name, each in value.items():
@@ -196,6 +197,7 @@ _PLAN: Kind = {
         "platform": _name,
         "cuda": ({"sass": _archs, "ptx": _archs},),
         "binding": ({"python": (_identifier,), "torch": _text},),
+        "cpu": {str: lambda value: value in ("cpu", "flags")},
     },
 }
 _BUILT_WITH: Kind = {

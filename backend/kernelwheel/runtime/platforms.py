@@ -234,6 +234,16 @@ def require_supported() -> None:
         )
 
 
+@cache
+def cpu_features() -> frozenset[str]:
+    """What this machine's CPU can do, by Linux's names; nothing where it is not Linux, or /proc is not mounted."""
+    for line in _contents("/proc/cpuinfo").splitlines():
+        name, _, value = line.partition(b":")
+        if name.strip() in (b"flags", b"Features"):  # of the first core: of x86, and of Arm
+            return frozenset(value.decode("ascii", "replace").split())
+    return frozenset()
+
+
 def library_file(extension: str, platform: str) -> str:
     """The file of an extension's library: `pkg._C.so`."""
     return extension + (".dll" if platform.startswith("windows-") else ".so")

@@ -67,7 +67,8 @@ def view_entry(entry: Entry, host: Host, wanted: Wanted) -> dict[str, Any]:
     if entry.mismatch:
         view["mismatches"] = [entry.mismatch._asdict()]
     if entry.artifact is not None:
-        found = check(entry.artifact.manifest, host, wanted)
+        manifest = entry.artifact.manifest
+        found = check(manifest, host.asked_for(manifest.cpu), wanted)
         view["kernels"] = targets_text(entry.artifact.manifest)
         view["mismatches"] = [mismatch._asdict() for mismatch in found]
         view["fits"] = not found and not entry.damage

@@ -76,7 +76,9 @@ def failed(request: Request, error: KernelWheelError, before: str = "") -> Selec
 
 def against(artifact: Artifact, request: Request, host: Host, wanted: Wanted) -> tuple[Mismatch, ...]:
     """The mismatches that rule an Artifact out for a request; empty if it fits."""
-    found = compatible.for_device(check(artifact.manifest, host, wanted), request.device)
+    found = compatible.for_device(
+        check(artifact.manifest, host.asked_for(artifact.manifest.cpu), wanted), request.device
+    )
     if request.device != "cuda":
         return found
     if request.build:

@@ -109,6 +109,13 @@ def _glibc(text: str) -> str:
     return value
 
 
+def _cpus(text: str) -> tuple[str, ...]:
+    names = tuple(text.lower().split())
+    if not all(name[0].isalpha() and "=" not in name for name in names):
+        raise ValueError("gcc(1) and clang(1) list the names.")
+    return names
+
+
 def stripped(text: str) -> str:
     """Any text, without spaces around it."""
     return text.strip()
@@ -180,6 +187,15 @@ class Settings:
         default="2.28",
         decides="content",
         help="The oldest glibc that libraries are linked for, and so the manylinux tag to reach; empty: the one here.",
+    )
+    cpu: Option[tuple[str, ...]] = Option(
+        _cpus,
+        takes="names that -march takes, one for each platform, such as x86-64-v3 or armv8.2-a; or native",
+        decides="target",
+        separator=" ",
+        help="The oldest CPU that libraries are compiled for; empty: every one of the platform. It is recorded and "
+        "checked before loading, and `native` in flags stands for it. At run time, native if this machine has less; no "
+        "wheel is built for native.",
     )
     jit: Option[Jit] = Option(
         choice("auto", "never", "always"),

@@ -38,6 +38,11 @@ WHOLE_MANIFEST = CUDA_MANIFEST._replace(
 )
 
 
+def for_cpu(**features: str) -> Manifest:
+    """The manifest of libraries that were compiled for more than every CPU has."""
+    return CUDA_MANIFEST._replace(plan={**PLAN, "target": {**PLAN["target"], "cpu": features}})
+
+
 def requiring(**needs: Any) -> Manifest:
     return CUDA_MANIFEST._replace(requires=CUDA_MANIFEST.requires._replace(**needs))
 
@@ -72,6 +77,8 @@ FITTING = {
     "GPUs that were not asked for": (CUDA_MANIFEST, host(capabilities=None, driver=None)),
     "a CPU torch": (CUDA_MANIFEST, host(torch="2.13.0+cpu", cuda=None, driver=None, capabilities=None)),
     "operators in another Python": (CUDA_MANIFEST, host(python="cp314t")),
+    "a CPU that has what it was compiled for": (for_cpu(avx2="cpu", fma="flags"), host(cpu=("avx2", "fma", "sse2"))),
+    "every CPU, on one that nobody knows": (CUDA_MANIFEST, host(cpu=())),
     "a module for this minor release of torch": (MODULE_MANIFEST, host(torch="2.11.7+cu131", cuda="13.1")),
     "a module for a CPU torch": (CPU_MODULE_MANIFEST, host(torch="2.11.0+cpu", cuda=None, driver=None)),
 }  # fmt: skip
@@ -111,6 +118,14 @@ MISFITS = {
     "another processor": (
         "platform", "cpu", True, CUDA_MANIFEST, host(platform="linux-aarch64"),
         "linux-x86_64", "linux-aarch64", "wheel of tiny",
+    ),
+    "a CPU without what the option cpu, or native, let a compiler use": (
+        "cpu", "cpu", True, for_cpu(avx512f="cpu", avx2="cpu", fma="flags"), host(cpu=("fma", "sse2")),
+        "a CPU with avx2, avx512f, fma", "a CPU without avx2, avx512f", "or build from source here",
+    ),
+    "a CPU without what its flags name": (
+        "cpu", "cpu", False, for_cpu(avx512f="flags", avx2="cpu"), host(cpu=("avx",)),
+        "a CPU with avx2, avx512f", "a CPU without avx2, avx512f", "rebuild it without the flags",
     ),
     "an older libc": (
         "libc", "cpu", True, CUDA_MANIFEST, host(libc="glibc 2.31"), "glibc 2.34", "glibc 2.31", "build from source",

@@ -47,6 +47,11 @@ class Cxx:
         """`12`."""
         return int(self.version.split(".")[0])
 
+    @property
+    def mode(self) -> tuple[str, ...]:
+        """The words that make a compiler of its program, for its target."""
+        return ()
+
     def answer(self, *arguments: str) -> str:
         """What it prints when it is asked something, in the environment that it compiles in."""
         return output_of(str(self.path), *arguments, environ=self.environ).rstrip()

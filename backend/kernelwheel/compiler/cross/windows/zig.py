@@ -44,6 +44,11 @@ class Zig(Cxx):
         """The folder of its own libraries, as sources."""
         return self.path.parent / "lib"
 
+    @property
+    def mode(self) -> tuple[str, ...]:
+        """It is many programs in one."""
+        return ("c++", f"--target={self.target}")
+
     @remembered
     def digest(self) -> str:
         """Of what of them a build for Windows may read: seconds, where the files have not been read before."""

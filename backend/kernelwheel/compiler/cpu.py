@@ -1,0 +1,177 @@
+"""The CPU that libraries are compiled for, from the option `cpu` and all flags: a part of the Plan's target."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..project.build_settings import NATIVE, BuildSettings
+from ..runtime.errors import BuildError, SettingsError
+from ..runtime.platforms import cpu_features
+from ..runtime.settings import TABLE
+from ..source_language import CUDA_SUFFIX
+from .compile_job import OF_RUN_TIME
+from .machine_flags import NATIVE_OPTION, features_of, machine_options, meaning, words
+from .toolchain.toolchain import Toolchain
+
+if TYPE_CHECKING:
+    from .plan import Plan
+
+COMMANDS = "compile_commands.json"  # CMake's, of what each file is compiled with
+_IF_DISPATCHED = f'are called only where the package has asked the CPU: set dispatched = ["FILE"] in {TABLE}'
+
+
+@dataclass(frozen=True)
+class CpuPlan:
+    """What a Plan says of the CPU."""
+
+    name: str = ""  # what -march is given, and `native` in flags stands for; empty: neither
+    # the features that files are compiled for beyond the platform's baseline, and what asks for each: `cpu`, or
+    # `flags`, without which nothing compiles
+    features: Mapping[str, str] = field(default_factory=dict)
+    native: str = ""  # a digest of what the compiler makes of `native`, if that is in use
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """What the C++ compiler is told for each file."""
+        return (f"-march={self.name}",) if self.name else ()
+
+    def stands_for(self, flags: Iterable[str]) -> tuple[str, ...]:
+        """Flags, in which `native` is the CPU that was named."""
+        if self.name in ("", NATIVE):
+            return tuple(flags)
+        named = {"arch": f"-march={self.name}", "cpu": f"-march={self.name}", "tune": "-mtune=generic"}
+        return tuple(NATIVE_OPTION.sub(lambda found: named[found[1]], flag) for flag in flags)
+
+
+def draw_cpu(plan: Plan, toolchain: Toolchain) -> CpuPlan:
+    """What a Plan says of the CPU, from the option `cpu` and the flags that are declared.
+
+    Raises:
+        BuildError: the compiler does not know the CPU, or a library for Windows would need more than every CPU has.
+        SettingsError: it is `native`, and so that of a builder, whose libraries are for others.
+    """
+    settings, cxx = toolchain.settings, toolchain.cxx
+    for_others = settings.origin("platform") != OF_RUN_TIME
+    declared = list(_declared(plan, settings))
+    native = [f"{flag} in {each.where}" for each in declared for flag in each.flags if NATIVE_OPTION.search(flag)]
+    name = _named(plan, settings)
+    if for_others and (name == NATIVE or (native and not name)):
+        raise _native_for_others(plan, settings, [f"cpu is native ({settings.origin('cpu')})"] if name else native)
+    if name not in ("", NATIVE) and not for_others and features_of(cxx, (f"-march={name}",)) - cpu_features():
+        name = NATIVE
+    drawn = CpuPlan(name)
+    every, by_flags = set[str](), set[str]()
+    for file, flags in _by_file(declared).items():
+        if not _is_dispatched(file, settings):
+            every |= features_of(cxx, (*drawn.options, *machine_options(drawn.stands_for(flags), file)))
+            named = (each for each in machine_options(flags, file) if not NATIVE_OPTION.search(each))
+            by_flags |= features_of(cxx, tuple(named))
+    digest = ""
+    if name == NATIVE or (native and not name):
+        every = (every & cpu_features()) | by_flags  # what Linux does not list, it cannot be asked for
+        digest = meaning(cxx, [drawn.options, *(machine_options(each.flags, each.file or "") for each in declared)])
+    if every and not plan.platform.startswith("linux"):
+        raise BuildError(
+            f"{plan.package} would need a CPU that not every machine with {plan.platform} has",
+            required=f"flags for every CPU of {plan.platform}, where nobody checks which one a machine has",
+            found=", ".join(sorted(every)),
+            remedies=["leave out such flags and the option cpu", f"or, for files that {_IF_DISPATCHED}"],
+        )
+    return CpuPlan(name, {each: "flags" if each in by_flags else "cpu" for each in sorted(every)}, digest)
+
+
+def check_commands(plan: Plan, toolchain: Toolchain, work: Path) -> None:
+    """Refuse what was compiled for more of a CPU than the Plan says, as by flags that a CMakeLists.txt sets by itself.
+
+    Raises:
+        BuildError: names the files, what they were compiled for, and the flags.
+    """
+    found, sources = [], (work / "src").resolve()
+    for command in json.loads((work / "build" / COMMANDS).read_text(encoding="utf-8")):
+        folder = Path(command["directory"])
+        path = (folder / command["file"]).resolve()
+        file = path.relative_to(sources).as_posix() if path.is_relative_to(sources) else path.name
+        options = machine_options(words(command["command"], folder), file)
+        more = set[str]()
+        if not plan.cpu.native and any(map(NATIVE_OPTION.search, options)):
+            more = {"the CPU of this machine"}
+        elif not _is_dispatched(file, toolchain.settings):
+            more = {*features_of(toolchain.cxx, options)} - plan.cpu.features.keys()
+            more &= cpu_features() if plan.cpu.native else more
+        if more:
+            found.append(f"{file}: {', '.join(sorted(more))} ({' '.join(options)})")
+    if found:
+        planned = f"a CPU with {', '.join(plan.cpu.features)}" if plan.cpu.features else f"every CPU of {plan.platform}"
+        raise BuildError(
+            f"{plan.package} has files that were compiled for more of a CPU than its Plan says",
+            required=f"files for {planned}",
+            found="\n".join(dict.fromkeys(found)),
+            remedies=[
+                f'leave out these flags and set cpu = "{_example(plan)}" in {TABLE}, which is checked before loading',
+                f"or, for files that {_IF_DISPATCHED}",
+            ],
+        )
+
+
+class _Declared(NamedTuple):
+    """Flags that are declared."""
+
+    file: str | None  # that they are for; empty: any; None: the linker
+    where: str  # in words
+    flags: tuple[str, ...]
+
+
+def _declared(plan: Plan, settings: BuildSettings) -> Iterator[_Declared]:
+    """All flags, in the order in which each file gets them."""
+    yield _Declared(None, str(settings.origin("link-flags")), plan.flags("link-flags"))
+    if not plan.extensions:  # which files there are, only the CMakeLists.txt knows
+        for file, option in (("", "cxx-flags"), (CUDA_SUFFIX, "cuda-flags")):
+            yield _Declared(file, str(settings.origin(option)), plan.flags(option))
+    for each in plan.extensions:
+        yield _Declared(None, f"link-flags of {each.name}", each.link_flags)
+        for file in each.compiled(plan.cuda is not None):
+            for_cuda = file.endswith(CUDA_SUFFIX)
+            option = "cuda-flags" if for_cuda else "cxx-flags"
+            yield _Declared(file, str(settings.origin(option)), plan.flags(option))
+            yield _Declared(file, f"{option} of {each.name}", each.cuda_flags if for_cuda else each.cxx_flags)
+            yield _Declared(file, f"file-flags of {each.name}", each.file_flags.get(file, ()))
+
+
+def _by_file(declared: Iterable[_Declared]) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for each in declared:
+        if each.file is not None:
+            found[each.file] = (*found.get(each.file, ()), *each.flags)
+    return found
+
+
+def _named(plan: Plan, settings: BuildSettings) -> str:
+    """The CPU that the option names for the platform; empty if it names none."""
+    of_arm = plan.platform.endswith("aarch64")
+    return next((name for name in settings.cpu if name == NATIVE or name.startswith("arm") == of_arm), "")
+
+
+def _is_dispatched(file: str, settings: BuildSettings) -> bool:
+    return any(fnmatchcase(file, pattern) for pattern in settings.dispatched)
+
+
+def _example(plan: Plan) -> str:
+    return "armv8.2-a" if plan.platform.endswith("aarch64") else "x86-64-v3"
+
+
+def _native_for_others(plan: Plan, settings: BuildSettings, found: Iterable[str]) -> SettingsError:
+    example, variable = _example(plan), settings.variable("cpu")
+    return SettingsError(
+        f"{plan.package} would be compiled for the CPU of this machine, and a wheel is for others",
+        required="a CPU by its name, which is recorded, and checked before anything is loaded",
+        found="\n".join(dict.fromkeys(found)),
+        remedies=[
+            f'set cpu = "{example}" in {TABLE} (-C cpu={example}, {variable}={example}): native then stands for it',
+            "or leave native out: the wheel then runs on every CPU of its platform",
+        ],
+    )
