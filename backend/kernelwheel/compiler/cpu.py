@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,7 +14,7 @@ from ..runtime.platforms import cpu_features
 from ..runtime.settings import TABLE
 from ..source_language import CUDA_SUFFIX
 from .compile_job import OF_RUN_TIME
-from .machine_flags import NATIVE_OPTION, features_of, machine_options, meaning, words
+from .machine_flags import NATIVE_OPTION, CpuPlan, features_of, machine_options, meaning, words
 from .toolchain.toolchain import Toolchain
 
 if TYPE_CHECKING:
@@ -23,29 +22,6 @@ if TYPE_CHECKING:
 
 COMMANDS = "compile_commands.json"  # CMake's, of what each file is compiled with
 _IF_DISPATCHED = f'are called only where the package has asked the CPU: set dispatched = ["FILE"] in {TABLE}'
-
-
-@dataclass(frozen=True)
-class CpuPlan:
-    """What a Plan says of the CPU."""
-
-    name: str = ""  # what -march is given, and `native` in flags stands for; empty: neither
-    # the features that files are compiled for beyond the platform's baseline, and what asks for each: `cpu`, or
-    # `flags`, without which nothing compiles
-    features: Mapping[str, str] = field(default_factory=dict)
-    native: str = ""  # a digest of what the compiler makes of `native`, if that is in use
-
-    @property
-    def options(self) -> tuple[str, ...]:
-        """What the C++ compiler is told for each file."""
-        return (f"-march={self.name}",) if self.name else ()
-
-    def stands_for(self, flags: Iterable[str]) -> tuple[str, ...]:
-        """Flags, in which `native` is the CPU that was named."""
-        if self.name in ("", NATIVE):
-            return tuple(flags)
-        named = {"arch": f"-march={self.name}", "cpu": f"-march={self.name}", "tune": "-mtune=generic"}
-        return tuple(NATIVE_OPTION.sub(lambda found: named[found[1]], flag) for flag in flags)
 
 
 def draw_cpu(plan: Plan, toolchain: Toolchain) -> CpuPlan:

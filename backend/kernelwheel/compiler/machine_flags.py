@@ -9,10 +9,12 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from ..project.build_settings import NATIVE
 from ..runtime.errors import BuildError
 from ..runtime.files import json_sha256
 from ..source_language import CUDA_SUFFIX
@@ -59,6 +61,29 @@ _FORWARDS = ("-Xcompiler", "--compiler-options")  # of nvcc
 _RESPONSE = ("-optf", "--options-file")  # of nvcc: a file with further options
 
 
+@dataclass(frozen=True)
+class CpuPlan:
+    """What a Plan says of the CPU."""
+
+    name: str = ""  # what -march is given, and `native` in flags stands for; empty: neither
+    # the features that files are compiled for beyond the platform's baseline, and what asks for each: `cpu`, or
+    # `flags`, without which nothing compiles
+    features: Mapping[str, str] = field(default_factory=dict)
+    native: str = ""  # a digest of what the compiler makes of `native`, if that is in use
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """What the C++ compiler is told for each file."""
+        return (f"-march={self.name}",) if self.name else ()
+
+    def stands_for(self, flags: Iterable[str]) -> tuple[str, ...]:
+        """Flags, in which `native` is the CPU that was named."""
+        if self.name in ("", NATIVE):
+            return tuple(flags)
+        named = {"arch": f"-march={self.name}", "cpu": f"-march={self.name}", "tune": "-mtune=generic"}
+        return tuple(NATIVE_OPTION.sub(lambda found: named[found[1]], flag) for flag in flags)
+
+
 def machine_options(flags: Sequence[str], file: str = "") -> tuple[str, ...]:
     """Those of a file's flags that are about the CPU, as the C++ compiler takes them; for CUDA, of host code."""
     for_host_only = file.endswith(CUDA_SUFFIX) and not any("forward-unknown" in flag for flag in flags)
@@ -95,7 +120,7 @@ def _macros(
         raise BuildError(
             "the C++ compiler does not know the CPU that is named",
             required=f"options that {program[0]} takes: {' '.join(options)}",
-            found=last_line(said),
+            found=next((line for line in said.splitlines() if "error" in line), last_line(said)),
             remedies=["correct the flags or the option cpu: gcc(1) and clang(1) list the names of -march"],
         )
     return frozenset((str(each.lastgroup), each[each.lastindex or 0]) for each in _MACRO.finditer(said))

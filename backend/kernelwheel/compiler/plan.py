@@ -18,7 +18,7 @@ from ..project.package import make_content
 from ..runtime import architectures
 from ..runtime.content import Content, digests_of, fingerprint_of
 from ..runtime.manifest import SCHEMA
-from .cpu import CpuPlan
+from .machine_flags import CpuPlan
 from .toolchain.binding import Binding
 
 

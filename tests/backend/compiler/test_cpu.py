@@ -19,8 +19,8 @@ from declared import extension
 from kernelwheel.compiler import cpu as cpus
 from kernelwheel.compiler.cmake_inputs import cache_entries, cmake_lists
 from kernelwheel.compiler.compile_job import OF_RUN_TIME
-from kernelwheel.compiler.cpu import CpuPlan, check_commands, draw_cpu
-from kernelwheel.compiler.machine_flags import features_of, machine_options, words
+from kernelwheel.compiler.cpu import check_commands, draw_cpu
+from kernelwheel.compiler.machine_flags import CpuPlan, features_of, machine_options, words
 from kernelwheel.compiler.plan import Plan
 from kernelwheel.compiler.toolchain.cuda import CudaDecision
 from kernelwheel.compiler.toolchain.cxx import Cxx, inspect_cxx
