@@ -113,7 +113,10 @@ def test_flags_of_a_cmakelists_are_read_back_and_counted_unless_the_package_disp
     editable = make_editable(tmp_path, {**SMALL, "CMakeLists.txt": SMALL["CMakeLists.txt"] + flags})
 
     said = evenly(required(editable, check=False).stderr)
-    dispatched = required(editable, TINY_DISPATCHED="t*.cpp")
+    declaration = editable.checkout / "pyproject.toml"
+    declared = declaration.read_text().replace("[tool.kernelwheel]\n", '[tool.kernelwheel]\ndispatched = ["t*.cpp"]\n')
+    declaration.write_text(declared)
+    dispatched = required(editable)
 
     assert "files that were compiled for more of a CPU than its Plan says" in said
     assert re.search(r"found: two\.cpp: avx, avx2, avx512f, .*\(-mavx512f\)", said)

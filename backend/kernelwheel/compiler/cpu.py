@@ -43,7 +43,7 @@ def draw_cpu(plan: Plan, toolchain: Toolchain) -> CpuPlan:
     drawn = CpuPlan(name)
     every, by_flags = set[str](), set[str]()
     for file, flags in _by_file(declared).items():
-        if not _is_dispatched(file, settings):
+        if not _is_dispatched(file, plan):
             every |= features_of(cxx, (*drawn.options, *machine_options(drawn.stands_for(flags), file)))
             named = (each for each in machine_options(flags, file) if not NATIVE_OPTION.search(each))
             by_flags |= features_of(cxx, tuple(named))
@@ -76,7 +76,7 @@ def check_commands(plan: Plan, toolchain: Toolchain, work: Path) -> None:
         more = set[str]()
         if not plan.cpu.native and any(map(NATIVE_OPTION.search, options)):
             more = {"the CPU of this machine"}
-        elif not _is_dispatched(file, toolchain.settings):
+        elif not _is_dispatched(file, plan):
             more = {*features_of(toolchain.cxx, options)} - plan.cpu.features.keys()
             more &= cpu_features() if plan.cpu.native else more
         if more:
@@ -132,8 +132,8 @@ def _named(plan: Plan, settings: BuildSettings) -> str:
     return next((name for name in settings.cpu if name == NATIVE or name.startswith("arm") == of_arm), "")
 
 
-def _is_dispatched(file: str, settings: BuildSettings) -> bool:
-    return any(fnmatchcase(file, pattern) for pattern in settings.dispatched)
+def _is_dispatched(file: str, plan: Plan) -> bool:
+    return any(fnmatchcase(file, pattern) for pattern in plan.dispatched)
 
 
 def _example(plan: Plan) -> str:

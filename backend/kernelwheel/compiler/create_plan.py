@@ -60,6 +60,7 @@ def create_plan(
         platform=toolchain.platform,
         abi=facts.abi,
         extensions=facts.extensions,
+        dispatched=facts.dispatched,
         taken=dict(taken or {}),
     )
     plan = replace(plan, cpu=draw_cpu(plan, toolchain))

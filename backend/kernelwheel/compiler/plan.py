@@ -59,6 +59,7 @@ class Plan:
     recipe: Mapping[str, str] = field(default_factory=dict)  # digests of all that is told to CMake and the compilers
     headers: Mapping[str, str] = field(default_factory=dict)  # by origin, the digest of those that sources can reach
     cpu: CpuPlan = field(default_factory=CpuPlan)  # the CPU that it is compiled for
+    dispatched: tuple[str, ...] = ()  # patterns of files that need no CPU, see `PackageFacts`
     taken: Mapping[str, str] = field(default_factory=dict)  # sha256 of the libraries that are taken from a wheel
 
     def to_json(self) -> dict[str, Any]:
@@ -69,7 +70,7 @@ class Plan:
     def content(self) -> Content:
         """What is compiled, and how: what an Artifact is found by."""
         facts = (self.package, self.version, self.sources, self.abi, self.torch_target)
-        return make_content(*facts, map(to_json, self.extensions), self.options)
+        return make_content(*facts, map(to_json, self.extensions), self.options, self.dispatched)
 
     @property
     def tools(self) -> dict[str, Any]:

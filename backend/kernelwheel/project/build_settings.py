@@ -80,14 +80,6 @@ class BuildSettings(Settings):
         help="The oldest driver that a wheel's kernels must run on, by the CUDA version that it supports; the nvcc, or "
         "a clang, is chosen accordingly. Empty: any. At run time, this machine's driver decides.",
     )
-    dispatched: Option[tuple[str, ...]] = Option(
-        flags,
-        takes="patterns of files, such as csrc/avx*.cpp",
-        decides="target",
-        separator=" ",
-        help="Files whose code is called only where the package itself has asked the CPU: what their flags say of the "
-        "CPU (-mavx2) is no requirement of the library.",
-    )
     nvcc: Option[str] = Option(
         stripped,
         takes="a path",

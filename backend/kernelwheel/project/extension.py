@@ -257,7 +257,7 @@ def _read(table: Mapping[str, Any]) -> Extension:
     for unknown in given.keys() - known.keys():
         near = difflib.get_close_matches(unknown, known, n=1)
         remedy = f"write {near[0]}" if near else "remove it or correct its name"
-        if unknown in OPTIONS:
+        if unknown in (*OPTIONS, "dispatched"):
             remedy = f"move it to {TABLE}: it is for all extensions"
         refuse(name, unknown, "one of " + ", ".join(known), f"unknown key {unknown!r}", remedy)
     values = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,8 +33,10 @@ def make_content(
     torch_target: str,
     extensions: Iterable[Mapping[str, Any]],
     options: Mapping[str, Any],
+    dispatched: Iterable[str] = (),
 ) -> Content:
     """The content as JSON values."""
+    named = {"dispatched": list(dispatched)}
     return {
         "package": package,
         "version": version,
@@ -42,6 +45,7 @@ def make_content(
         "torch_target": torch_target,
         "extensions": list(extensions),
         "options": dict(options),
+        **(named if dispatched else {}),
     }
 
 
@@ -58,6 +62,9 @@ class PackageFacts(NamedTuple):
     abi: Abi = "stable"
     extensions: tuple[Extension, ...] = ()  # what is built without a CMakeLists.txt
     files: tuple[str, ...] | None = None  # of the extensions, below `sources`; None without them or until `located`
+    # patterns of files, below `sources`, whose code is called only where the package itself has asked the CPU: what
+    # their flags say of it (-mavx2) is no requirement of a library
+    dispatched: tuple[str, ...] = ()
 
     @property
     def binds_torch(self) -> bool:
@@ -94,9 +101,19 @@ class PackageFacts(NamedTuple):
         return self._replace(extensions=extensions, files=source_files.files_of(extensions, project))
 
     def content(self, version: str, sources: Mapping[str, str], options: Mapping[str, Any]) -> Content:
-        """The content of kernels of it: as `make_content`."""
-        extensions = map(to_json, self.extensions)
-        return make_content(self.import_name, version, sources, self.abi, self.torch_target, extensions, options)
+        """The content of kernels of it: as `make_content`.
+
+        Raises:
+            SettingsError: a pattern in `dispatched` matches no file.
+        """
+        for pattern in self.dispatched:
+            if not fnmatch.filter(sources, pattern):
+                required, found = f"patterns of files in {self.sources}, such as avx*.cpp", f"{pattern!r}: no such file"
+                remedies = ["correct dispatched in [tool.kernelwheel] of pyproject.toml"]
+                problem = "dispatched names files that are not there"
+                raise SettingsError(problem, required=required, found=found, remedies=remedies)
+        extensions, about = map(to_json, self.extensions), (self.import_name, version, sources, self.abi)
+        return make_content(*about, self.torch_target, extensions, options, self.dispatched)
 
     @classmethod
     def from_content(cls, content: Content) -> PackageFacts:
@@ -104,7 +121,8 @@ class PackageFacts(NamedTuple):
         extensions = tuple(map(from_plan, content["extensions"]))
         files = tuple(sorted(content["sources"])) if extensions else None
         abi = cast(Abi, content["abi"])
-        return cls(content["package"], ".", content["torch_target"], abi, extensions, files)
+        dispatched = tuple(content.get("dispatched", ()))
+        return cls(content["package"], ".", content["torch_target"], abi, extensions, files, dispatched)
 
 
 def source_root(project: Path, package: str) -> Path:
@@ -147,7 +165,20 @@ def split_table(
     if project:
         _refuse_namespace(project, facts["package"])
     abi = cast(Abi, facts["abi"])
-    return PackageFacts(facts["package"], facts["sources"], facts["torch-target"], abi, extensions), options
+    dispatched = _dispatched(options.pop("dispatched", []))
+    about = (facts["package"], facts["sources"], facts["torch-target"], abi)
+    return PackageFacts(*about, extensions, dispatched=dispatched), options
+
+
+def _dispatched(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(each, str) and each for each in value):
+        raise SettingsError(
+            "[tool.kernelwheel] dispatched is malformed",
+            required='a list of patterns of files, such as ["csrc/avx*.cpp"]',
+            found=repr(value),
+            remedies=["correct dispatched in [tool.kernelwheel] of pyproject.toml"],
+        )
+    return tuple(value)
 
 
 def read_project(project: Path) -> tuple[PackageFacts, dict[str, Any]]:

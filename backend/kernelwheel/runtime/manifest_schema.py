@@ -26,7 +26,10 @@ LONGEST_TEXT = 4096
 LONGEST_LIST = 1000
 MOST_LIBRARIES = 100
 LARGEST_LIBRARY = (8 << 30) - 1  # bytes
-OPTIONAL = {"cpu"}  # fields that are there only if they say something, so that earlier loaders read the others
+OPTIONAL = {
+    "cpu",
+    "dispatched",
+}  # fields that are there only if they say something, so that earlier loaders read the others
 _DIGITS = "0123456789"
 _HEX = _DIGITS + "abcdef"
 _WORD = _DIGITS + "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_"
@@ -190,6 +193,7 @@ _PLAN: Kind = {
         "abi": lambda value: value in ("stable", "torch"),
         "torch_target": _release,
         "extensions": [_EXTENSION],
+        "dispatched": _texts,
         "options": {str: _value},
     },
     "tools": {"recipe": _digests, "cxx": _cxx, "toolkit": (_toolkit,), "headers": _digests, "taken": _digests},

@@ -27,6 +27,7 @@ from kernelwheel.compiler.toolchain.cxx import Cxx, inspect_cxx
 from kernelwheel.compiler.toolchain.launchers import Launchers
 from kernelwheel.compiler.toolchain.toolchain import Toolchain
 from kernelwheel.project.extension import Extension, read_extensions
+from kernelwheel.project.package import PackageFacts, split_table
 from kernelwheel.runtime.errors import BuildError, SettingsError
 from kernelwheel.runtime.platforms import cpu_features
 from programs import find_optional
@@ -172,8 +173,8 @@ def test_a_plan_for_every_cpu_says_nothing_of_it() -> None:
 def test_files_that_the_package_dispatches_are_no_requirement() -> None:
     table = {"file-flags": {"native/fast.cpp": ["-mavx2"]}}
 
-    assert "cpu" not in planned(toolchain(dispatched="native/fast*.cpp"), declare(**table)).target
-    assert "cpu" in planned(toolchain(dispatched="native/slow.cpp"), declare(**table)).target
+    assert "cpu" not in planned(toolchain(), declare(**table), dispatched=("native/fast*.cpp",)).target
+    assert "cpu" in planned(toolchain(), declare(**table), dispatched=("native/light.cpp",)).target
 
 
 @pytest.mark.parametrize(
@@ -187,9 +188,9 @@ def test_files_that_the_package_dispatches_are_no_requirement() -> None:
     ],
 )
 def test_a_wheel_for_the_builders_own_cpu_is_refused_with_the_way_out(table: dict[str, Any], where: str) -> None:
-    for options in ({}, {"dispatched": "native/*.cpp"}):
+    for dispatched in ((), ("native/*.cpp",)):
         with pytest.raises(SettingsError, match="a wheel is for others") as caught:
-            planned(toolchain(**options), declare(**table))
+            planned(toolchain(), declare(**table), dispatched=dispatched)
 
         assert caught.value.found == where
         assert 'cpu = "x86-64-v3"' in caught.value.remedies[0]
@@ -308,15 +309,15 @@ def test_flags_that_a_cmakelists_sets_by_itself_are_an_error_that_names_the_file
 
 
 def test_what_the_plan_says_or_the_package_dispatches_may_be_compiled(tmp_path: Path) -> None:
-    tools = toolchain(cpu="x86-64-v3", dispatched="cpu/avx512*.cpp")
+    tools = toolchain(cpu="x86-64-v3")
     commands(
         tmp_path, ("a.cpp", "-march=x86-64-v3"), ("b.cu", "-Xcompiler=-mavx2"),
         ("cpu/avx512_lanes.cpp", "-march=x86-64-v3 -mavx512f"),
     )  # fmt: skip
 
-    check_commands(planned(tools), tools, tmp_path)
+    check_commands(planned(tools, dispatched=("cpu/avx512*.cpp",)), tools, tmp_path)
     with pytest.raises(BuildError, match="more of a CPU") as caught:
-        check_commands(planned(tools), toolchain(), tmp_path)
+        check_commands(planned(tools), tools, tmp_path)
 
     assert caught.value.found.startswith("cpu/avx512_lanes.cpp: avx512f (")
 
@@ -334,10 +335,26 @@ def test_a_file_of_further_options_hides_nothing(tmp_path: Path) -> None:
     assert words("g++ -optf=x @more.rsp", tmp_path / "build") == ("g++", "-optf=x", "-O3", "-mavx2")
 
 
-def test_a_key_that_is_for_the_whole_package_says_where_it_belongs() -> None:
+@pytest.mark.parametrize("key", ["cpu", "dispatched"])
+def test_a_key_that_is_for_the_whole_package_says_where_it_belongs(key: str) -> None:
     with pytest.raises(SettingsError) as caught:
-        read_extensions([{"name": "light._C", "sources": ["a.cpp"], "cpu": "x86-64-v3"}])
+        read_extensions([{"name": "light._C", "sources": ["a.cpp"], key: "x"}])
     assert caught.value.remedies == ("move it to [tool.kernelwheel]: it is for all extensions",)
+
+
+def test_what_is_dispatched_is_in_the_content_and_must_be_there() -> None:
+    table = {"package": "light", "sources": "csrc", "torch-target": "2.10", "abi": "stable"}
+    facts, _ = split_table({**table, "dispatched": ["native/f*.cpp"]})
+
+    content = facts.content("1.0", SOURCES, {})
+
+    assert content["dispatched"] == ["native/f*.cpp"]
+    assert PackageFacts.from_content(content).dispatched == ("native/f*.cpp",)
+    assert "dispatched" not in split_table(table)[0].content("1.0", SOURCES, {})
+    with pytest.raises(SettingsError, match="not there"):
+        facts.content("1.0", {"native/light.cpp": "0" * 64}, {})
+    with pytest.raises(SettingsError, match="malformed"):
+        split_table({**table, "dispatched": "native/fast.cpp"})
 
 
 def test_only_what_is_asked_about_costs_a_process(monkeypatch: pytest.MonkeyPatch) -> None:

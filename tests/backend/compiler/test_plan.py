@@ -204,6 +204,7 @@ PAIRS: dict[str, Callable[[Machine], tuple[str, str]]] = {
     "cuda-flags": lambda _: ("-DA", "-DB"),
     "link-flags": lambda _: ("-s", "-g"),
     "glibc": lambda _: ("2.28", "2.31"),
+    "cpu": lambda _: ("", "x86-64-v3"),
     "platform": lambda _: ("native", next(name for name in PLATFORMS if name != platform_name())),
     "target-packages": lambda _: ("/a", "/b"),
     "jobs": lambda _: ("1", "2"),

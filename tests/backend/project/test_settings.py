@@ -34,6 +34,7 @@ VALUES: dict[str, tuple[str, str, str, Any]] = {
     "platform": ("linux-x86_64", "linux-aarch64", "linux-x86_64", "native"),
     "target-packages": ("/a", "/b", "/c", ""),
     "glibc": ("2.31", "2.34", "2.35", "2.28"),
+    "cpu": ("x86-64-v2", "x86-64-v3", "x86-64-v4 armv8.2-a", ()),
     "manylinux": ("off", "required", "off", "auto"),
     "drivers": ("12.0", "12.4", "13.0", ""),
     "source-date-epoch": ("1500000000", "1600000000", "1700000000", 315532800),
@@ -134,7 +135,7 @@ def test_variables_of_others_are_left_alone(variable: str) -> None:
     ("name", "bad"),
     [
         ("cuda", "yes"), ("cuda", "1"), ("cuda", "onn"),
-        ("jobs", "-1"), ("jobs", "2.5"), ("jobs", "100000"), ("drivers", "525"), ("drivers", "12.0.1"),
+        ("jobs", "-1"), ("cpu", "-march=native"), ("jobs", "2.5"), ("jobs", "100000"), ("drivers", "525"), ("drivers", "12.0.1"),
         ("source-date-epoch", "1700000000000"), ("source-date-epoch", "now"),
         ("cxx-flags", "'open"), ("link-flags", '"'), ("cuda-flags", "\\"), ("trusted-owners", "hpc"),
     ],
@@ -310,6 +311,7 @@ def test_the_record_has_what_decides_the_artifact_with_where_it_was_said() -> No
         "cuda-flags": {"value": (), "origin": "default"},
         "link-flags": {"value": ("-s",), "origin": "[tool.kernelwheel]"},
         "glibc": {"value": "2.28", "origin": "default"},
+        "cpu": {"value": (), "origin": "default"},
     }
 
 
