@@ -23,7 +23,7 @@ from .project.build_settings import BuildSettings
 from .runtime import platforms
 from .runtime.errors import KernelWheelError, SettingsError
 from .runtime.progress import print_line
-from .runtime.settings import Origin
+from .runtime.settings import DEFAULT, VARIABLE, Origin
 
 with requirements.imports_checked_later():
     from setuptools import build_meta
@@ -48,6 +48,7 @@ with requirements.imports_checked_later():
 
 Config = Mapping[str, Any] | None
 
+DATE = "SOURCE_DATE_EPOCH"
 # The config settings that setuptools' own hooks read.
 SETUPTOOLS_KEYS = ("--global-option", "--build-option", "editable_mode", "editable-mode")
 
@@ -74,8 +75,9 @@ def _print_message(kind: type[BaseException], error: BaseException, trace: Trace
 @errors_as_messages()
 def get_requires_for_build_sdist(config_settings: Config = None) -> list[str]:
     """The requirements of setuptools."""
-    with outside_checkout():
-        return list(build_meta.get_requires_for_build_sdist(_split(config_settings)[1]))
+    ours, theirs = _split(config_settings)
+    with _setuptools(ours):
+        return list(build_meta.get_requires_for_build_sdist(theirs))
 
 
 @errors_as_messages()
@@ -87,7 +89,7 @@ def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings: C
     ours, theirs = _split(config_settings)
     facts, options = read_project(Path.cwd())
     torch = _bound_torch(facts, build_settings.resolve(facts.import_name, options, os.environ, ours))
-    with outside_checkout(torch.version_tag):
+    with _setuptools(ours, torch.version_tag):
         name = str(build_meta.prepare_metadata_for_build_wheel(metadata_directory, theirs))
     _complete(Path(metadata_directory) / name / "METADATA", torch.version, LICENCES)
     return name
@@ -96,8 +98,9 @@ def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings: C
 @errors_as_messages()
 def prepare_metadata_for_build_editable(metadata_directory: str, config_settings: Config = None) -> str:
     """The same for an editable wheel, which is compiled at first use and so bound to no torch."""
-    with outside_checkout():
-        name = str(build_meta.prepare_metadata_for_build_editable(metadata_directory, _split(config_settings)[1]))
+    ours, theirs = _split(config_settings)
+    with _setuptools(ours):
+        name = str(build_meta.prepare_metadata_for_build_editable(metadata_directory, theirs))
     _complete(Path(metadata_directory) / name / "METADATA", None)
     return name
 
@@ -106,7 +109,7 @@ def prepare_metadata_for_build_editable(metadata_directory: str, config_settings
 def get_requires_for_build_wheel(config_settings: Config = None) -> list[str]:
     """The requirements of setuptools, plus what this machine lacks: recent cmake and ninja, parts of CUDA 12."""
     ours, theirs = _split(config_settings)
-    with outside_checkout():
+    with _setuptools(ours):
         setuptools_needs = build_meta.get_requires_for_build_wheel(theirs)
     return [*setuptools_needs, *programs_to_install(), *parts_to_install(_job(ours), os.environ)]
 
@@ -114,18 +117,20 @@ def get_requires_for_build_wheel(config_settings: Config = None) -> list[str]:
 @errors_as_messages()
 def get_requires_for_build_editable(config_settings: Config = None) -> list[str]:
     """The requirements of setuptools; an editable install compiles nothing at install time."""
-    with outside_checkout():
-        return list(build_meta.get_requires_for_build_editable(_split(config_settings)[1]))
+    ours, theirs = _split(config_settings)
+    with _setuptools(ours):
+        return list(build_meta.get_requires_for_build_editable(theirs))
 
 
 @errors_as_messages()
 def build_sdist(sdist_directory: str, config_settings: Config = None) -> str:
     """The sdist from setuptools, with the native sources."""
+    ours, theirs = _split(config_settings)
     facts, options = read_project(Path.cwd())
     facts = facts.located(Path.cwd())
-    epoch = build_settings.resolve(facts.import_name, options, os.environ).source_date_epoch
-    with outside_checkout():
-        name = str(build_meta.build_sdist(sdist_directory, _split(config_settings)[1]))
+    epoch = build_settings.resolve(facts.import_name, options, os.environ, ours).source_date_epoch
+    with _setuptools(ours):
+        name = str(build_meta.build_sdist(sdist_directory, theirs))
     sources = Path(facts.sources)
     files = [(sources / name).as_posix() for name in source_digests(sources, facts.files)]
     sdist.add_sources(Path(sdist_directory) / name, Path.cwd(), files, facts.binds_torch, epoch)
@@ -153,7 +158,7 @@ def build_editable(wheel_directory: str, config_settings: Config = None, metadat
     epoch = build_settings.resolve(facts.import_name, options, os.environ).source_date_epoch
     module_files.refuse_clashes(facts.extensions, facts.import_name, _modules_of(facts.import_name))
     with tempfile.TemporaryDirectory() as temporary:
-        with outside_checkout(), variable_set("SOURCE_DATE_EPOCH", str(epoch)):
+        with _setuptools(ours):
             name = str(build_meta.build_editable(temporary, theirs, metadata_directory))
         editable.add_runtime(Path(temporary) / name, Path(wheel_directory), facts, Path.cwd(), epoch)
     return name
@@ -170,8 +175,8 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
     bound = _bound_torch(facts, chosen, torch)
     for line in other_torch.note(facts, torch, Path(sysconfig.get_path("purelib"))):
         _say(line)
-    with tempfile.TemporaryDirectory() as temporary, outside_checkout(bound.version_tag):
-        with variable_set("SOURCE_DATE_EPOCH", str(chosen.source_date_epoch)):  # setuptools uses it too
+    with tempfile.TemporaryDirectory() as temporary:
+        with _setuptools(ours, bound.version_tag):
             pure = Path(temporary) / build_meta.build_wheel(temporary, theirs, metadata_directory)
         version, members = wheel.read_pure(pure)
         module_files.refuse_clashes(facts.extensions, facts.import_name, members)
@@ -192,6 +197,20 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
     libraries = ", ".join(f"{lib.file} ({lib.size / 1e6:.2f} MB)" for lib in artifact.manifest.libraries)
     _say(f"{name}: {libraries}, in {time.monotonic() - begin:.0f} s")
     return name
+
+
+@contextmanager
+def _setuptools(ours: Mapping[str, Any], version_tag: str = "") -> Iterator[None]:
+    """What every hook calls setuptools in: outside of the checkout, and with one date, which a version may come from.
+
+    It is the caller's own: that of the variable as it stands, or of the option. Without either, there is none.
+    """
+    facts, options = read_project(Path.cwd())
+    chosen = build_settings.resolve(facts.import_name, options, os.environ, ours)
+    origin, date = chosen.origin("source-date-epoch"), str(chosen.source_date_epoch)
+    date_read = {DEFAULT: None, Origin(VARIABLE, DATE): os.environ.get(DATE)}.get(origin, date)
+    with outside_checkout(version_tag), variable_set(DATE, date_read):
+        yield
 
 
 def _job(ours: Mapping[str, Any]) -> CompileJob:

@@ -80,6 +80,61 @@ def test_a_time_that_says_nothing_is_the_default(checkout: Checkout, tmp_path: P
         assert {member.date_time[0] for member in archive.infolist()} == {1980}
 
 
+EVERY_HOOK = """
+import os, sys
+sys.path.insert(0, "backend")
+sys.dont_write_bytecode = True
+from kernelwheel import hooks
+from kernelwheel.runtime.errors import KernelWheelError
+_, out, *names = sys.argv
+for name in names:
+    if child := os.fork():  # each in a process of its own, as front ends do
+        assert os.waitpid(child, 0)[1] == 0, name
+        continue
+    try:
+        getattr(hooks, name)(*([] if name.startswith("get_") else [out]), {CONFIG})
+    except KernelWheelError:  # build_wheel: nothing compiles here, and setuptools is done by then
+        assert name == "build_wheel"
+    sys.exit()
+"""
+SETUP = """
+import json, os
+from setuptools import setup
+with open(os.environ["SEEN"], "a") as file:
+    print(json.dumps({name: os.environ[name] for name in os.environ if name != "DIST_EXTRA_CONFIG"}), file=file)
+setup(packages=["tiny"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("variable", "option", "read"),
+    [
+        (None, {}, None),
+        (" ", {}, None),
+        ("1", {}, "1"),  # no zip file can store it, and yet a version may have it
+        (None, {"source-date-epoch": "1600000000"}, "1600000000"),
+    ],
+)
+def test_a_setup_script_reads_the_same_in_every_hook_and_the_caller_s_own_date(
+    checkout: Checkout, tmp_path: Path, run_python: RunPython, variable: str | None, option: dict[str, str], read: str
+) -> None:
+    """Or a version with a date in it (setuptools-scm, of a modified checkout) is one in the metadata, another in the
+    wheel's name.
+    """
+    folder, seen = checkout(), tmp_path / "seen"
+    (folder / "setup.py").write_text(SETUP)
+    hooks = [hook for hook in HOOKS if not (option and hook == "build_editable")]  # which takes no options
+    env = {"SEEN": str(seen), "SOURCE_DATE_EPOCH": variable, "CXX": "/none", "TINY_CUDA": "off"}
+
+    script = EVERY_HOOK.replace("{CONFIG}", repr(option))
+    run_python(script, str(tmp_path), *hooks, "build_wheel", cwd=folder, env=env)
+
+    environments = [json.loads(line) for line in seen.read_text().splitlines()]
+    assert len(environments) > len(hooks)
+    assert [each for each in environments if each != environments[0]] == []
+    assert environments[0].get("SOURCE_DATE_EPOCH") == read
+
+
 def test_the_wheel_s_metadata_is_what_was_prepared_and_its_licence_files_are_there(
     checkout: Checkout, tmp_path: Path, run_python: RunPython, cpu_wheel: Wheel
 ) -> None:

@@ -94,14 +94,17 @@ def _packages(project: Path, package: str) -> Iterator[str]:
 
 
 @contextmanager
-def variable_set(name: str, value: str) -> Iterator[None]:
-    """Set a variable temporarily, for a library that takes an option no other way, then restore it."""
+def variable_set(name: str, value: str | None) -> Iterator[None]:
+    """Set a variable, or take it away, for a library that takes an option no other way, then restore it."""
     before = os.environ.get(name)
-    os.environ[name] = value
     try:
+        _put(name, value)
         yield
     finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before
+        _put(name, before)
+
+
+def _put(name: str, value: str | None) -> None:
+    os.environ.pop(name, None)
+    if value is not None:
+        os.environ[name] = value
