@@ -173,7 +173,7 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
     facts, chosen = job.facts, job.settings
     torch = find_torch()
     bound = _bound_torch(facts, chosen, torch)
-    for line in other_torch.note(facts, torch, Path(sysconfig.get_path("purelib"))):
+    for line in other_torch.note(_built(facts, chosen, torch), torch, Path(sysconfig.get_path("purelib"))):
         _say(line)
     with tempfile.TemporaryDirectory() as temporary:
         with _setuptools(ours, bound.version_tag):
@@ -194,8 +194,9 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
             artifact, job.sources, chosen.source_date_epoch, tag.platform, components, bound.build_tag
         )
         name = wheel.add_artifact(pure, Path(wheel_directory), contents)
-    libraries = ", ".join(f"{lib.file} ({lib.size / 1e6:.2f} MB)" for lib in artifact.manifest.libraries)
-    _say(f"{name}: {libraries}, in {time.monotonic() - begin:.0f} s")
+    made = [f"{lib.file} ({lib.size / 1e6:.2f} MB)" for lib in artifact.manifest.libraries]
+    made += [f"without {each}, which only builds with CUDA have" for each in artifact.manifest.left_out]
+    _say(f"{name}: {', '.join(made)}, in {time.monotonic() - begin:.0f} s")
     return name
 
 
@@ -245,10 +246,18 @@ class _Bound(NamedTuple):
     version_tag: str = ""
 
 
+def _built(facts: PackageFacts, chosen: BuildSettings, torch: Torch) -> PackageFacts:
+    """The facts of what this build makes; it fails if it should use CUDA, and cannot."""
+    return facts.of_build(cuda=torch.cuda is not None and chosen.cuda != "off")
+
+
 def _bound_torch(facts: PackageFacts, chosen: BuildSettings, torch: Torch | None = None) -> _Bound:
     if not facts.binds_torch:
         return _Bound()
-    version = (torch or find_torch()).version
+    torch = torch or find_torch()
+    if not _built(facts, chosen, torch).binds_torch:
+        return _Bound()
+    version = torch.version
     release = torch_release(version)
     major, minor = release.split(".")
     if chosen.torch_tag == "local":

@@ -31,6 +31,8 @@ def manifest_text(manifest: Manifest) -> str:
     if manifest.uses_cuda:
         torch = "any CUDA" if needs.cuda is None else f"CUDA {needs.cuda}"
         rows.append(("", f"for CUDA: torch with {torch}, driver {needs.driver} (PTX: {needs.driver_for_ptx})"))
+    if manifest.left_out:
+        rows.append(("left out", f"{', '.join(manifest.left_out)}: only builds with CUDA have it"))
     for library in manifest.libraries:
         kind = f", imported as {library.module}" if library.module else ""
         kind += ", taken from the wheel" if library.file in manifest.plan["tools"]["taken"] else ""

@@ -187,7 +187,7 @@ def recipe_of(plan: Plan, toolchain: Toolchain) -> dict[str, str]:
 def cmake_lists(plan: Plan) -> str:
     """The text of the CMakeLists.txt, for the folder with the Plan's sources."""
     lines = ["cmake_minimum_required(VERSION 3.24)", f"project({plan.package} LANGUAGES CXX)", "include(KernelWheel)"]
-    for each in plan.extensions:
+    for each in plan.built:
         lines += _target(each, plan)
     return "\n".join([*lines, ""])
 

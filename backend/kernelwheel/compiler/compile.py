@@ -136,7 +136,8 @@ def _read_back(plan: Plan, toolchain: Toolchain, paths: list[Path]) -> tuple[Lib
             raise manifests.corrupt(library.file, f"sha256 {library.sha256}, not that in the wheel's manifest")
     made = [library for library in libraries if library.device == "cuda"]
     unlike = any((library.sass, library.ptx) != plan.targets(library.file) for library in made) if plan.cuda else made
-    if not libraries or bool(made) != (plan.cuda is not None) or unlike:
+    lacks = not libraries and bool(plan.built or not plan.extensions)
+    if lacks or bool(made) != (plan.cuda is not None) or unlike:
         raise BuildError(
             "the compilers did not produce what the Plan specifies",
             required=f"libraries for {plan.kernels}",

@@ -48,6 +48,7 @@ def create_plan(
     require_torch_target(facts, toolchain)
     require_cuda(facts, toolchain)
     cuda = _draw_cuda(facts, toolchain) if can_use_cuda(content) else None
+    built = facts.of_build(cuda is not None)
     plan = Plan(
         package=facts.import_name,
         version=content["version"],
@@ -56,7 +57,7 @@ def create_plan(
         cxx=toolchain.cxx.identity(),
         cuda=cuda,
         torch_target=facts.torch_target,
-        binding=bind(toolchain, facts.binds_python) if facts.binds_torch else None,
+        binding=bind(toolchain, built.binds_python) if built.binds_torch else None,
         platform=toolchain.platform,
         abi=facts.abi,
         extensions=facts.extensions,

@@ -114,7 +114,7 @@ def flags_of(plan: Plan) -> tuple[str, ...]:
     """All the Plan's flags for compilers."""
     extensions = [
         flag
-        for each in plan.extensions
+        for each in plan.built
         for flags in (each.cxx_flags, each.cuda_flags, *each.file_flags.values())
         for flag in flags
     ]

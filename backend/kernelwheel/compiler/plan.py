@@ -103,6 +103,11 @@ class Plan:
         """The digest of the digests of the three parts."""
         return fingerprint_of(SCHEMA, self.digests)
 
+    @property
+    def built(self) -> tuple[Extension, ...]:
+        """The extensions that it makes a library of."""
+        return tuple(each for each in self.extensions if each.is_built(self.cuda is not None))
+
     def flags(self, option: str) -> tuple[str, ...]:
         """The compiler options that an option gives, such as `cxx-flags`."""
         return tuple(self.options.get(option, ()))

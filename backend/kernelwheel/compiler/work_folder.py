@@ -281,7 +281,7 @@ def _link_libraries(work: Path, plan: Plan, toolchain: Toolchain) -> None:
     """Put links to the CUDA libraries that extensions name where the linker finds them, without a release number."""
     (work / "libraries").mkdir()
     nvcc = toolchain.cuda.nvcc
-    for name in sorted({name for each in plan.extensions for name in each.libraries}):
+    for name in sorted({name for each in plan.built for name in each.libraries}):
         if nvcc and (found := find_cuda_library(name, nvcc, toolchain.torch.root.parent)):
             static, shared = HOST_PLATFORM.static(name), HOST_PLATFORM.shared(name)
             (work / "libraries" / (static if found.name == static else shared)).symlink_to(found)

@@ -102,7 +102,7 @@ def components_of(manifest: Manifest, facts: Facts) -> tuple[Component, ...]:
     """The components of an Artifact, in the order of their names; `facts` are those of compiler/component_facts.py."""
     toolkit = manifest.plan["tools"]["toolkit"] or {}
     found = []
-    for name, version, libraries in _found(manifest, facts):
+    for name, version, libraries in _found(manifest, facts) if manifest.libraries else ():
         about = _ABOUT[name]
         kind, namespace, project, prefix = about.purl
         found.append(

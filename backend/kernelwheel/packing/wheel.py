@@ -57,7 +57,7 @@ class Contents:
         for library in artifact.manifest.libraries:
             yield native + library.file, (artifact.folder / library.file).read_bytes()
         for each in self.extensions:
-            if each.by_path:
+            if each.by_path and each.is_built(artifact.manifest.uses_cuda):
                 platform = artifact.manifest.requires.platform
                 file = each.name.replace(".", "/") + PLATFORMS[platform].suffix
                 yield file, (artifact.folder / each.file(platform)).read_bytes()

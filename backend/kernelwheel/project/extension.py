@@ -24,7 +24,7 @@ EXTENSION = "[[tool.kernelwheel.extension]]"
 # What a library is: imported by Python (pybind11, Python/C API); operators on torch's stable ABI; or operators
 # registered with TORCH_LIBRARY, on all of torch's C++ API.
 Kind = Literal["module", "operators", "torch-library"]
-CudaNeed = Literal["required", "optional", "none"]
+CudaNeed = Literal["required", "optional", "only", "none"]
 # How the names of libraries begin that have one build for each CUDA major (CUDA Toolkit, "Release Notes", components).
 OF_CUDA_MAJOR = (
     *("cublas", "cudart", "cudnn", "cudss", "cufft", "cufile", "cupti", "curand", "cusolver", "cusparse", "cutensor"),
@@ -38,7 +38,8 @@ class Extension:
 
     name: str  # where it is imported from, `simple_knn._C`
     kind: Kind
-    cuda: CudaNeed  # whether it can be built without CUDA (`optional`), with CUDA only, or has nothing to do with it
+    # whether a build without CUDA fails (`required`), has it too (`optional`), or leaves it out (`only`)
+    cuda: CudaNeed
     sources: tuple[str, ...]  # C++ and CUDA files; patterns, until `source_files.find_sources` looks for them
     cuda_sources: tuple[str, ...]  # C++ files that are compiled only with CUDA, as CUDA files are
     include_dirs: tuple[str, ...]  # folders with headers
@@ -76,6 +77,10 @@ class Extension:
     def own_archs(self) -> ArchList:
         """`archs`, parsed; only if there are some."""
         return arch_choice.parse(self.archs, f"archs of {self.name}")
+
+    def is_built(self, cuda: bool) -> bool:
+        """Whether a build with CUDA, or one without, has it."""
+        return cuda or self.cuda != "only"
 
     def compiled(self, cuda: bool) -> tuple[str, ...]:
         """The files that are compiled, in a build with CUDA or without."""
@@ -206,8 +211,9 @@ KEYS = (
     Key(
         "cuda",
         lambda value: choice(*get_args(CudaNeed))(str(value)),
-        "required, optional or none",
-        "Whether it can be built without CUDA: `optional` then leaves out CUDA files and `cuda-sources`.",
+        "required, optional, only or none",
+        "Whether it can be built without CUDA: `optional` then leaves out CUDA files and `cuda-sources`, `only` the "
+        "whole extension, which is an ImportError.",
         "`required` with CUDA files, else `none`",
         "",
     ),

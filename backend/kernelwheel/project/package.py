@@ -89,6 +89,10 @@ class PackageFacts(NamedTuple):
         """The extensions that cannot be built without CUDA, by name."""
         return tuple(each.name for each in self.extensions if each.cuda == "required")
 
+    def of_build(self, cuda: bool) -> PackageFacts:
+        """The same facts without the extensions that a build with CUDA, or one without, leaves out."""
+        return self._replace(extensions=tuple(each for each in self.extensions if each.is_built(cuda)))
+
     def located(self, project: Path) -> PackageFacts:
         """The same facts with the extensions' files looked up in the project.
 

@@ -90,9 +90,11 @@ def _resolve(extension: Extension, project: Path) -> Extension:
     cuda = extension.cuda or ("required" if with_cuda else "none")
     if cuda == "none" and with_cuda:
         files = ", ".join([*cuda_sources, *(source for source in own if source.endswith(CUDA_SUFFIX))])
-        refuse(extension.name, "cuda", "no CUDA files, as cuda is none", files, "set cuda to required or optional")
+        refuse(
+            extension.name, "cuda", "no CUDA files, as cuda is none", files, "set cuda to required, optional or only"
+        )
     if cuda == "optional" and all(source.endswith(CUDA_SUFFIX) for source in own):
-        remedy = 'set cuda to "required"'
+        remedy = 'set cuda to "required", or to "only" if builds without CUDA do without it'
         refuse(extension.name, "cuda", "C++ files, to be built without CUDA", "only CUDA files", remedy)
     flags: dict[str, tuple[str, ...]] = {}
     for pattern, options in extension.file_flags.items():

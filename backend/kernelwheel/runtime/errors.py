@@ -79,6 +79,10 @@ class OtherSchemaError(IncompatibleArtifactError):
     """Compiled kernels exist, but another version of this package wrote their manifest."""
 
 
+class LeftOutError(IncompatibleArtifactError, ImportError):
+    """An extension that only builds with CUDA have is not there; packages do without by catching an ImportError."""
+
+
 class StoreError(KernelWheelError):
     """The Store cannot be used: unsafe, unreadable, unwritable, or full."""
 

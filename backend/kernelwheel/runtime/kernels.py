@@ -21,12 +21,12 @@ from . import host as hosts
 from .artifact import Artifact
 from .compatible import capability_mismatch
 from .content import can_use_cuda
-from .errors import KernelWheelError, UnreadableArtifactError, way_out
+from .errors import KernelWheelError, LeftOutError, UnreadableArtifactError, way_out
 from .find import find
 from .host import Host
 from .installed import InstalledPackage
 from .loading import library_of, load_module, load_operators, needed_for
-from .no_kernels import incompatible, other_gpu
+from .no_kernels import incompatible, left_out, no_gpu, other_gpu
 from .platforms import HOST_PLATFORM
 from .selection import Request, against
 
@@ -124,6 +124,8 @@ class Kernels:
         Raises:
             KernelWheelError: as `module`.
         """
+        if error := self.left_out(name):
+            raise error
         with self.lock:
             if self._whole_of is None:
                 with self._os_errors():
@@ -146,6 +148,23 @@ class Kernels:
             if self._whole_of:
                 self.extension(name)
         return name in self._modules
+
+    def left_out(self, name: str) -> LeftOutError | None:
+        """The error for an extension that only builds with CUDA have, if a call gets kernels without it here."""
+        package = self.installed
+        with self.lock, suppress(KernelWheelError), self._os_errors():
+            package.read_again()
+            extensions = package.content["extensions"] if package.content and name not in self._modules else ()
+            if any(each["name"] == name and each["cuda"] == "only" for each in extensions):
+                request = self._whole_request()
+                artifact = self._whole_of or find(package, self.host, request, lambda _: None).artifact
+                if artifact and name in artifact.manifest.left_out:
+                    because = artifact.manifest.built_with["cuda"]["because"]
+                    return left_out(name, f"{artifact.folder}: built without CUDA, because {because}")
+                if not artifact and request.device == "cpu" and package.settings.cuda != "on":
+                    off = f"cuda is off ({package.settings.origin('cuda')})"
+                    return left_out(name, off if package.settings.cuda == "off" else no_gpu(self.host).found)
+        return None
 
     def load_if_usable(self) -> None:
         """Load CPU kernels if usable ones exist; errors are left for `require` to raise."""

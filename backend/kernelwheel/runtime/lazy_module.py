@@ -35,7 +35,10 @@ def import_lazily(name: str, package: str, distribution: str) -> tuple[Callable[
             raise AttributeError(f"module {name!r} has no attribute {asked!r}")
         return getattr(compiled(), asked)
 
-    if _kernels(package, distribution).extension_if_usable(name):
+    kernels = _kernels(package, distribution)
+    if error := kernels.left_out(name):
+        raise error
+    if kernels.extension_if_usable(name):
         compiled()
     return attribute, lambda: dir(compiled())
 

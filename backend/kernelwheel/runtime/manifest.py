@@ -126,6 +126,11 @@ class Manifest(Record):
         file = self._file_of(extension)
         return next((library for library in self.libraries if library.file == file), None)
 
+    @property
+    def left_out(self) -> list[str]:
+        """The extensions that only a build with CUDA has, where this was one without."""
+        return [each["name"] for each in self.extensions.values() if not (self.uses_cuda or each["cuda"] != "only")]
+
     def _file_of(self, extension: str) -> str:
         return library_file(extension, self.requires.platform)
 

@@ -177,7 +177,7 @@ def _cxx(value: Any) -> bool:
 _EXTENSION: Kind = {
     "name": _dotted,
     "kind": lambda value: value in ("module", "operators", "torch-library"),
-    "cuda": lambda value: value in ("required", "optional", "none"),
+    "cuda": lambda value: value in ("required", "optional", "only", "none"),
     "by_path": _boolean,
     **dict.fromkeys(("sources", "cuda_sources", "exclude", "include_dirs", "define", "cuda_define"), _texts),
     **dict.fromkeys(("cxx_flags", "cuda_flags", "link_flags", "libraries"), _texts),
@@ -276,12 +276,13 @@ def _agreements(
 
     files = [library["file"] for library in libraries]
     modules = [library["module"] for library in libraries if library["module"]]
-    yield bool(files), "it has no libraries"
+    yield bool(files or content["extensions"]), "it has no libraries"
     yield len({*files}) == len(files), "two libraries have the same name"
     yield len({*modules}) == len(modules), "two modules have the same name"
     yield bool(modules) == bool(binding["python"]), "its Plan and its libraries disagree on Python modules"
-    extensions = {library_file(extension["name"], target["platform"]) for extension in content["extensions"]}
-    yield not extensions or extensions == {*files}, "its libraries are not the extensions of its Plan"
+    built = (each for each in content["extensions"] if target["cuda"] or each["cuda"] != "only")
+    extensions = {library_file(each["name"], target["platform"]) for each in built}
+    yield not content["extensions"] or extensions == {*files}, "its libraries are not the extensions of its Plan"
 
     cuda = any(library["device"] == "cuda" for library in libraries)
     for name, there in (("CUDA kernels", target["cuda"]), ("a toolkit", plan["tools"]["toolkit"])):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .compatible import Mismatch
-from .errors import REINSTALL, IncompatibleArtifactError, command
+from .errors import REINSTALL, IncompatibleArtifactError, LeftOutError, command
 from .host import Host
 from .platforms import SUPPORTED
 
@@ -20,6 +20,16 @@ def incompatible(
         required="\n".join(f"{m.required} ({m.dimension})" for m in mismatches),
         found="\n".join([*(m.found for m in mismatches), *([no_compile] if no_compile else [])]),
         remedies=[mismatch.remedy for mismatch in mismatches],
+    )
+
+
+def left_out(name: str, found: str) -> LeftOutError:
+    """The error for an extension that a build without CUDA leaves out, as the package declares."""
+    return LeftOutError(
+        f"{name} is not there: only builds with CUDA have it",
+        required="a GPU, a torch with CUDA, and kernels that were built with one",
+        found=found,
+        remedies=["build the package again where torch has CUDA, and install that", "or do without it"],
     )
 
 

@@ -81,6 +81,8 @@ def targets_text(manifest: Manifest) -> str:
         f"SASS {' '.join(library.sass) or 'none'}, PTX {' '.join(library.ptx) or 'none'}"
         for library in manifest.libraries_for("cuda")
     ]
+    if manifest.left_out:
+        return f"CPU, without {', '.join(manifest.left_out)}"
     return f"CPU; CUDA {manifest.requires.driver}: {'; '.join(cuda)}" if cuda else "CPU"
 
 

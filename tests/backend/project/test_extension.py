@@ -47,7 +47,7 @@ def test_a_name_and_sources_are_enough() -> None:
     [
         ("name", "", "identifiers"), ("name", "light.1", "identifiers"), ("name", "a b", "identifiers"),
         ("name", "light..C", "identifiers"), ("name", 3, "identifiers"), ("name", "λ", "identifiers"),
-        ("kind", "modul", "did you mean 'module'"), ("cuda", "yes", "required, optional or none"),
+        ("kind", "modul", "did you mean 'module'"), ("cuda", "yes", "required, optional, only or none"),
         ("sources", [], "at least one pattern"), ("sources", "native/*.cpp", "a list of strings"),
         ("sources", ["/etc/*.cpp"], "leaves the project"), ("sources", ["../*.cpp"], "leaves the project"),
         ("include-dirs", ["../include"], "leaves the project"), ("include-dirs", ["/usr"], "leaves the project"),
@@ -226,6 +226,33 @@ def test_without_cuda_its_files_are_left_out(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
+# Left out without CUDA
+
+
+ONLY = TABLE.replace("_C", "_cuda").replace("*.cpp", "cuda/*") + 'cuda = "only"\n'
+
+
+def test_files_of_cuda_alone_are_refused_where_a_build_without_has_the_extension_too(tmp_path: Path) -> None:
+    project = make_package(tmp_path, {**LIGHT, **CUDA_FILES})
+    table = {"sources": ["native/*.cu"]}
+
+    assert find_sources([extension(**table, cuda="only")], project)[0].cuda == "only"
+    with pytest.raises(SettingsError, match="only CUDA files") as caught:
+        find_sources([extension(**table, cuda="optional")], project)
+    assert 'or to "only"' in caught.value.remedies[0]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "torch", "python"), [(["operators"], False, False), (["torch-library"], True, False), ([], False, False)]
+)
+def test_a_build_is_bound_to_what_it_makes(kinds: list[str], torch: bool, python: bool) -> None:
+    made = tuple(extension(kind=kind) for kind in kinds)
+    facts = PackageFacts("light", ".", "2.10", "stable", (*made, extension(name="light._cuda", cuda="only")))
+
+    assert facts.of_build(cuda=True).binds_python
+    assert (facts.of_build(cuda=False).binds_torch, facts.of_build(cuda=False).binds_python) == (torch, python)
+
+
 # The Plan
 
 
@@ -276,6 +303,20 @@ def test_what_needs_cuda_is_refused_without(machine: Machine, tmp_path: Path) ->
         plan_of(machine, project, cuda="off")
 
     assert "light._C" in str(caught.value)
+
+
+def test_what_exists_only_with_cuda_is_in_the_content_of_a_plan_without_and_not_built(
+    machine: Machine, tmp_path: Path
+) -> None:
+    files = {**LIGHT, "native/cuda/one.cu": ""}
+    project = make_package(tmp_path / "project", files, pyproject=HEAD + TABLE + ONLY)
+
+    plan = plan_of(machine, project, cuda="off")
+
+    assert [each["name"] for each in plan.content["extensions"]] == ["light._C", "light._cuda"]
+    assert [each.name for each in plan.built] == ["light._C"]
+    assert "native/cuda/one.cu" in plan.sources
+    assert "light._cuda" not in cmake_lists(plan)
 
 
 def test_a_value_of_a_table_cannot_become_cmake(machine: Machine, project: Path) -> None:
