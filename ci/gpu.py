@@ -23,11 +23,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "benchmarks"))
+sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "backend")]
 
 import gpu_pack  # noqa: E402
 from gpu_pack import NEEDED, PEER, Refused, wheels_to_install  # noqa: E402
 from gpu_rows import SKIPPED, read_rows, tables  # noqa: E402
+from kernelwheel.runtime.variables import search_path  # noqa: E402
 
 TESTS = ("test_cuda", "test_rasterization", "test_gradients", "test_gradients_projection")
 SANITIZERS = ("memcheck", "racecheck", "synccheck", "initcheck")
@@ -260,8 +261,8 @@ def environment(site: Path, folders: Sequence[Path], capability: str) -> dict[st
     """Of the steps: our packages, the programs beside Python (ninja), no JIT of splat."""
     programs, paths = [site / "bin", Path(sys.executable).parent], [site, ROOT / "benchmarks", ROOT / "ci"]
     env = dict(os.environ) | {
-        "PATH": os.pathsep.join([*map(str, programs), os.environ.get("PATH", "")]),
-        "PYTHONPATH": os.pathsep.join([*map(str, paths), *filter(None, [os.environ.get("PYTHONPATH", "")])]),
+        "PATH": search_path(*programs, then=os.environ.get("PATH", "")),
+        "PYTHONPATH": search_path(*paths, then=os.environ.get("PYTHONPATH", "")),
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONUNBUFFERED": "1",
         "SPLAT_JIT": "never",

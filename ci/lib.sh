@@ -4,6 +4,12 @@ set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cache=${SPLAT_CI_CACHE:-$root/.cache/ci}
+case $root$cache in *[:\;]*)
+  echo "required: folders without : or ; in their names, which programs take for two; found: $root, $cache;" \
+    "to fix: clone into another folder, or name another SPLAT_CI_CACHE" >&2
+  exit 2
+  ;;
+esac
 export PIP_DISABLE_PIP_VERSION_CHECK=1
 export ZIG_GLOBAL_CACHE_DIR=$cache/zig # of its own libraries, which take minutes the first time
 mkdir -p "$cache"

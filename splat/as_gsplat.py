@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import NoReturn
 
+from ._kernelwheel.errors import KernelWheelError
+from ._kernelwheel.variables import search_path
 from .cli import let_threads_wait
 from .compat import at_start
 
@@ -50,11 +52,14 @@ def main() -> NoReturn:
         parser.error(NO_GSPLAT)
     if sys.flags.ignore_environment or sys.flags.no_site:
         parser.error(NO_PYTHONPATH)
+    try:
+        pythonpath = search_path(*at_start.__path__, then=os.environ.get("PYTHONPATH", ""))
+    except KernelWheelError as error:
+        parser.error(str(error))
     if args.device == "cpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
     os.environ["SPLAT_AS_GSPLAT"] = args.device or "1"
-    folders = [*at_start.__path__, *filter(None, [os.environ.get("PYTHONPATH")])]
-    os.environ["PYTHONPATH"] = os.pathsep.join(folders)
+    os.environ["PYTHONPATH"] = pythonpath
     let_threads_wait()
     *options, last = sys.orig_argv[1 : -len(sys.argv)]
     if last != "-m":  # python -um

@@ -194,6 +194,21 @@ def test_wrong_usage_is_one_sentence(
     assert message in error
 
 
+def test_an_installation_below_a_folder_with_a_colon_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On PYTHONPATH it would be two: another user could have a `sitecustomize` run in all that the program starts."""
+    monkeypatch.setattr(as_gsplat.at_start, "__path__", ["/srv/a:/tmp/b/splat/compat/at_start"])
+
+    with pytest.raises(SystemExit, match="2"):
+        started(monkeypatch, "a.py")
+
+    said = capsys.readouterr().err
+    assert "required:  folders without : or ; in their names" in said
+    assert "found:     /srv/a:/tmp/b/splat/compat/at_start\n" in said
+    assert "SPLAT_AS_GSPLAT" not in os.environ
+
+
 @NEEDS_GSPLAT
 @pytest.mark.slow
 def test_without_pythonpath_it_does_not_start(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from ..project.arch_choice import gencode
 from ..project.build_platforms import PLATFORMS, WindowsBuild
 from ..project.extension import Extension
 from ..runtime.files import file_sha256, json_sha256
+from ..runtime.variables import search_path
 from .cmake_driver import BUILD_TYPE, GENERATOR
 from .cross.cmake_files import toolchain_file
 from .cross.windows import cmake_files as windows
@@ -79,7 +80,8 @@ def environment_for(work: Path, toolchain: Toolchain, environ: Mapping[str, str]
     if launched := toolchain.launchers.environment(environ):
         environment |= {**launched, "TMPDIR": tempfile.gettempdir()}  # a launcher's server outlives this build
     if toolchain.cuda.nvcc and (cudart := find_cudart(work / "cuda")):
-        environment["LIBRARY_PATH"] = str(cudart.parent)  # nvcc 13.0 from pip looks in lib64, which pip leaves empty
+        # nvcc 13.0 from pip looks in lib64, which pip leaves empty.
+        environment["LIBRARY_PATH"] = search_path(cudart.parent)
     return environment
 
 

@@ -98,3 +98,15 @@ print(found.root)
 
     assert folder.name.startswith("kernelwheel-toolkit-")
     assert not folder.exists()
+
+
+def test_an_nvcc_below_a_folder_with_a_colon_is_passed_over(tmp_path: Path) -> None:
+    """It joins its own folders with PATH: those of somebody else would have its cicc, or the host's compiler."""
+    odd = tmp_path / "a:b"
+    for nvcc in (make_distro_toolkit(odd / "usr"), make_toolkit(odd / "cuda", "12.4.131") / "bin/nvcc"):
+        (link := tmp_path / f"{nvcc.parents[1].name}-nvcc").symlink_to(nvcc)
+
+        for place in (nvcc, link):
+            candidate = inspect(place)
+            assert candidate.nvcc is None
+            assert candidate.outcome == f"in a folder with a colon in its name, which nvcc takes for two: {nvcc}"

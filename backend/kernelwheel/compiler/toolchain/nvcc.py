@@ -107,7 +107,7 @@ def inspect_nvcc(
     limits: NvccLimits = LIKE_TORCH,
 ) -> NvccCandidate:
     """Inspect the nvcc at `place`: whether it fits `torch_cuda` (by default the same major) and is complete."""
-    nvcc = _examine(origin, place, torch_cuda, sites, environ, limits)
+    nvcc = _in_two_folders(place, environ) or _examine(origin, place, torch_cuda, sites, environ, limits)
     if isinstance(nvcc, str):
         return NvccCandidate(origin, place, None, nvcc)
     outcome = f"clang {nvcc.clang} with CUDA {nvcc.version}" if nvcc.clang else f"CUDA {nvcc.version}"
@@ -157,6 +157,13 @@ def _examine(
     inner = root / "bin" / "nvcc"
     real = inner if inner.is_file() else Path(path)
     return Nvcc(real, root, include, match[1], supported, origin, virtual=virtual or supported, clang=clang)
+
+
+def _in_two_folders(place: str, environ: Mapping[str, str]) -> str:
+    """Why the nvcc at `place` is not even started: it puts its own folder on PATH, where a colon makes two of it."""
+    path = shutil.which(place, path=environ.get("PATH", "")) or place
+    odd = next((each for each in (path, str(Path(path).resolve())) if os.pathsep in each), "")
+    return odd and f"in a folder with a colon in its name, which nvcc takes for two: {odd}"
 
 
 def _archs(path: str, option: str) -> tuple[Arch, ...]:
