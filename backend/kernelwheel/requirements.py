@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import metadata
+from pathlib import Path
+from typing import Any
 
 from .runtime.errors import BuildError
 from .runtime.platforms import SUPPORTED, platform_name
+from .version import VERSION
 
 # Each as (import name, name on PyPI). For a compile, at build time or at run time:
 TO_COMPILE = (("scikit_build_core", "scikit-build-core"), ("elftools", "pyelftools"), ("packaging", "packaging"))
@@ -35,6 +39,21 @@ PART_OF_PACKAGING = "packaging.licenses"
 def install(names: Iterable[str]) -> str:
     """The command that installs packages by their names on PyPI."""
     return f"pip install {' '.join(shlex.quote(name + RELEASES.get(name, '')) for name in names)}"
+
+
+def own_reference(extra: str = "") -> str:
+    """What a build requires of kernelwheel: the wheel or the commit that this one was installed from (PEP 610).
+
+    Never its name, which on an index may be somebody else's. If that is not known, it is a path to be filled in.
+    """
+    installed = metadata.distributions(name="kernelwheel", path=[str(Path(__file__).parents[1])])
+    origin: Mapping[str, Any] = next((json.loads(each.read_text("direct_url.json") or "{}") for each in installed), {})
+    url = origin.get("url", "")
+    if commit := origin.get("vcs_info"):
+        url = f"{commit['vcs']}+{url}@{commit['commit_id']}#subdirectory={origin['subdirectory']}"
+    if not url or "dir_info" in origin:  # of a folder, uv would keep an old build
+        url = f"file:///path/to/kernelwheel-{VERSION}-py3-none-any.whl"
+    return f"kernelwheel[{extra}] @ {url}" if extra else f"kernelwheel @ {url}"
 
 
 def missing(packages: Sequence[tuple[str, str]]) -> list[str]:

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
+from threading import Thread
+from urllib.parse import unquote
 from zipfile import ZIP_STORED
 
 from builds import TORCH
@@ -84,6 +88,77 @@ def as_simple_index(wheels: Path) -> Path:
         with page.open("a", encoding="utf-8") as lines:
             lines.write(f'<a href="{file.as_uri()}">{file.name}</a>\n')
     return wheels / "simple"
+
+
+class Index(ThreadingHTTPServer):
+    """An index on this machine's loopback address, of a folder of wheels; it notes what it is asked for.
+
+    Whoever asks for one of our own two distributions by name gets release 99.0 of somebody else's.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, wheels: Path) -> None:
+        super().__init__(("127.0.0.1", 0), _Answer)
+        self.wheels = wheels
+        self.asked: list[str] = []
+        for name in OURS:
+            files = {f"{name.replace('-', '_')}/hooks.py": "raise SystemExit('a stranger runs')\n"}
+            make_wheel(wheels, name, "99.0", files, "Provides-Extra: cuda\nProvides-Extra: jit\n")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What makes it the index of pip and uv."""
+        url = f"http://127.0.0.1:{self.server_port}/simple"
+        return {"PIP_INDEX_URL": url, "UV_DEFAULT_INDEX": url, "no_proxy": "127.0.0.1", "NO_PROXY": "127.0.0.1"}
+
+    def asked_for_ours(self) -> list[str]:
+        """What it was asked for that has one of our own names."""
+        return [path for path in self.asked if any(name in path.lower().replace("_", "-") for name in OURS)]
+
+
+OURS = ("kernelwheel", "splat-kernels")
+
+
+class _Answer(BaseHTTPRequestHandler):
+    """Pages of the simple repository API (PyPA), and wheels."""
+
+    server: Index
+
+    def do_GET(self) -> None:
+        path = unquote(self.path).strip("/")
+        self.server.asked.append(path)
+        wheels = [file.name for file in self.server.wheels.glob("*.whl")]
+        if path in wheels:
+            return self._send("application/octet-stream", (self.server.wheels / path).read_bytes())
+        name = path.removeprefix("simple/")
+        links = [
+            f'<a href="/{file}">{file}</a>' for file in wheels if canonicalize_name(file.partition("-")[0]) == name
+        ]
+        return self._send("text/html", "\n".join(links).encode()) if links else self.send_error(404)
+
+    do_HEAD = do_GET
+
+    def _send(self, kind: str, body: bytes) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command == "GET":
+            with suppress(ConnectionError):  # who asks may be content with a part
+                self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing."""
+
+
+@contextmanager
+def served(wheels: Path) -> Iterator[Index]:
+    """An index of the wheels, as long as this lasts."""
+    with Index(wheels) as index:
+        Thread(target=index.serve_forever, daemon=True).start()
+        yield index
+        index.shutdown()
 
 
 def repack(installed: Distribution, folder: Path) -> None:

@@ -6,9 +6,12 @@ import sys
 from pathlib import Path
 
 from folders import BACKEND
+from kernelwheel.version import VERSION
 from processes import Done, run
 
-BUILD_SYSTEM = {"requires": ["kernelwheel[cuda]", "torch>=2.10"], "build-backend": "kernelwheel.hooks"}
+# Of a checkout, whose wheel may be anywhere.
+PLACE = f"kernelwheel[cuda] @ file:///path/to/kernelwheel-{VERSION}-py3-none-any.whl"
+BUILD_SYSTEM = {"requires": [PLACE, "torch>=2.10"], "build-backend": "kernelwheel.hooks"}
 MODULE = "#include <torch/extension.h>\nPYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {}\n"
 IMPORTS = (
     "import os, torch\nfrom setuptools import find_packages, setup\n"

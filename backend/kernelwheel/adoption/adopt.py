@@ -15,6 +15,7 @@ from typing import Any
 from ..packing.setuptools_project import refuse_ext_modules
 from ..project.arch_choice import from_flags
 from ..project.package import read_toml, split_table
+from ..requirements import own_reference
 from ..runtime.errors import KernelWheelError, SettingsError, printable
 from ..runtime.exit_status import Parser
 from .extension_tables import AdoptionNotes, Table, merge, translate
@@ -194,7 +195,7 @@ def _home(names: Sequence[str], name: str, packages: Sequence[str], notes: Adopt
 
 def _build_system(cuda: bool, old: Mapping[str, Any], notes: AdoptionNotes) -> dict[str, Any]:
     """[build-system], with what setup.py may import besides what kernelwheel brings."""
-    requires = ["kernelwheel[cuda]" if cuda else "kernelwheel", "torch>=2.10"]
+    requires = [own_reference("cuda" if cuda else ""), "torch>=2.10"]
     for text in old.get("requires", []):
         match = re.match(r"\s*([A-Za-z0-9._-]+)", text)
         if not match or match[1] not in _BROUGHT:

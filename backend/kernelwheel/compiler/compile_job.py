@@ -9,7 +9,7 @@ from typing import Any
 from ..project.build_settings import NATIVE, BuildSettings
 from ..project.package import PackageFacts
 from ..runtime.content import Content
-from ..runtime.errors import BuildError
+from ..runtime.errors import INSTALL_COMPILER, BuildError
 from ..runtime.record import Record
 from ..runtime.request import CONTRACT
 from ..runtime.settings import Origin, Settings
@@ -45,7 +45,7 @@ def read_job(values: Mapping[str, Any], environ: Mapping[str, str]) -> CompileJo
             f"the kernels of {values['content']['package']} ask for a newer kernelwheel",
             required=f"a kernelwheel that serves requests of contract {values['contract']}",
             found=f"one that serves contracts up to {CONTRACT}",
-            remedies=["pip install -U kernelwheel"],
+            remedies=[f"a newer one: {INSTALL_COMPILER}"],
         )
     driver = values["driver"]
     paths = {name: Path(values[name]) if values[name] else None for name in ("wheel", "scratch")}

@@ -11,8 +11,7 @@ from .toolchain.programs import last_line, output_of
 CMAKE_VERSION = ">=3.24"
 NINJA_VERSION = ">=1.5"
 INSTALLED = "installed"
-# Installs the packages that a compile needs, and the programs they run. It does not install the package's own extra
-# `jit`, because on an index the package's name may belong to somebody else.
+# Installs the packages that a compile needs, and the programs they run.
 INSTALL_TOOLS = install([*(name for _, name in TO_COMPILE), "cmake", "ninja"])
 
 

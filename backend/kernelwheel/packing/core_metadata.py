@@ -1,4 +1,7 @@
-"""What METADATA has besides what the project declares: the extra `jit`, the torch of its modules, licences."""
+"""What METADATA has besides what the project declares: the torch of its modules, licences.
+
+It names no kernelwheel, which compiles at run time: on an index, that name may belong to somebody else.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,6 @@ from collections.abc import Iterable
 from email.parser import HeaderParser
 
 from ..compiler.toolchain.binding import torch_release
-from ..version import VERSION
-
-# The extra with the compiler, and all that pip can bring of what it needs.
-EXTRA = "jit"
 
 
 def field_of(metadata: str, name: str) -> str:
@@ -24,9 +23,6 @@ def completed(metadata: str, torch: str | None, licence_files: Iterable[str] = (
     modules were compiled for; None if there are none.
     """
     added = [f"Requires-Dist: torch=={torch_release(torch)}.*"] if torch else []
-    if EXTRA not in HeaderParser().parsestr(metadata).get_all("Provides-Extra", []):
-        compiler = f'kernelwheel[{EXTRA}]>={VERSION}; extra == "{EXTRA}"'
-        added += [f"Provides-Extra: {EXTRA}", f"Requires-Dist: {compiler}"]
     return with_fields(metadata, [*added, *(f"License-File: {name}" for name in licence_files)])
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from . import errors
-from .errors import BuildError
+from .errors import INSTALL_COMPILER, BuildError
 from .request import CompileAnswer, CompileRequest
 
 MOST_LINES = 20  # of what it says as it crashes
@@ -81,22 +81,9 @@ def program() -> Path:
             "kernels cannot be compiled here: the compiler is not installed",
             required="kernelwheel, which compiles kernels",
             found=f"no kernelwheel in {sys.prefix}",
-            remedies=[f"pip install {extra()}", "or install a wheel that was built for this machine"],
+            remedies=[INSTALL_COMPILER, "or install a wheel that was built for this machine"],
         )
     return Path(spec.origin).parent / "compiler" / "__main__.py"
-
-
-def extra() -> str:
-    """What pip installs to bring the compiler: the extra `jit` of the distribution that this loader came with."""
-    from importlib import metadata
-
-    own = Path(__file__).with_name("__init__.py")
-    for folder in own.parents:
-        name = own.relative_to(folder).as_posix()
-        for each in metadata.distributions(path=[str(folder)]):
-            if f"\n{name}," in f"\n{each.read_text('RECORD')}":
-                return f"'{each.metadata['Name']}[jit]'"
-    return "'kernelwheel[jit]'"
 
 
 def _start(environ: Mapping[str, str], inherited: tuple[int, ...]) -> subprocess.Popen[bytes]:

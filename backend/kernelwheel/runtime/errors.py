@@ -9,6 +9,8 @@ from typing import Any
 
 # It does not name the package: on a package index, that name may belong to another one.
 REINSTALL = "reinstall the package from where it came: pip install --force-reinstall --no-deps <wheel file or checkout>"
+# Nor is kernelwheel fetched by its name.
+INSTALL_COMPILER = "pip install '<file of kernelwheel's wheel>[jit]'; by its name, an index may have somebody else's"
 TEXT = "\n\t"  # kept in what is meant to have lines
 # errno values if this process, or the whole machine, has too many open files.
 TOO_MANY_OPEN = (errno.EMFILE, errno.ENFILE)

@@ -10,7 +10,7 @@ import pytest
 from folders import BACKEND
 from kernelwheel.project.package import read_toml
 from processes import run
-from setup_projects import BUILD_SYSTEM, IMPORTS, MODULE, adopt, lay_out
+from setup_projects import BUILD_SYSTEM, IMPORTS, MODULE, PLACE, adopt, lay_out
 
 pytestmark = [pytest.mark.once, pytest.mark.slow]
 
@@ -147,7 +147,9 @@ def test_what_a_script_needs_of_pyproject_toml_and_of_other_packages_stays(tmp_p
     done = adopt(project, "--write")
 
     written = (project / "pyproject.toml").read_text()
-    assert written.startswith('# ours\n[build-system]\nrequires = ["kernelwheel", "torch>=2.10", "numpy"]\n')
+    assert written.startswith(
+        f'# ours\n[build-system]\nrequires = ["{PLACE.replace("[cuda]", "")}", "torch>=2.10", "numpy"]\n'
+    )
     assert '\n[project]\nname = "kept"\ndynamic = ["version"]\n\n[tool.kernelwheel]\npackage = "kept"\n' in written
     left = IMPORTS.replace(", CppExtension", "") + "import numpy\nsetup(version='2', packages=['kept'])\n"
     assert (project / "setup.py").read_text() == left

@@ -1,4 +1,4 @@
-"""No message tells a user to install the package by name: on an index, the name may belong to somebody else."""
+"""No message, page or metadata has a package of ours taken by its name: on an index, that may be somebody else's."""
 
 from __future__ import annotations
 
@@ -15,42 +15,66 @@ from kernelwheel.compiler import compile as compile_module
 from kernelwheel.compiler import tools
 from kernelwheel.compiler.toolchain.cuda import no_nvcc
 from kernelwheel.compiler.toolchain.torch_files import Torch
+from kernelwheel.project.package import read_toml
 from kernelwheel.runtime import manifest, no_kernels
 from kernelwheel.runtime.compatible import Wanted, check
 from kernelwheel.runtime.errors import REINSTALL, KernelWheelError
 from kernelwheel.runtime.host import Host
 from kernelwheel.runtime.installed import InstalledPackage
 from kernelwheel.runtime.manifest import Requires
+from packaging.requirements import Requirement
 from samples import CUDA_MANIFEST, PLAN
 from standins import settings_with
 
-# What people read, and the sources of messages.
+# What people read, except of what once was (CHANGELOG.md), and the sources of messages.
 WRITTEN = [
     *(
         path
         for folder in ("backend", "splat", "docs", "csrc", "ci")
         for path in sorted((REPOSITORY / folder).rglob("*"))
     ),
-    *(REPOSITORY / name for name in ("README.md", "CHANGELOG.md", "pyproject.toml")),
+    *(REPOSITORY / "tests/packages").rglob("*.toml"),
+    *(REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md", "pyproject.toml")),
+    *(REPOSITORY / ".github").rglob("*.yml"),
 ]
-# `pip install`, `uv pip install`, `python -m pip install`, `pip_install`, and the rest of the line.
-COMMAND = re.compile(r"\b(?:pip|pipx|uv)[ _](?:install|add|tool install|download|wheel)\b([^\n`]*)")
-# Requirements that name our packages, or the package that a message is about.
+# `pip install`, `uv pip install`, `python -m pip install`, `pip_install`, `uvx`, and the rest of the line.
+COMMAND = re.compile(
+    r"\b(?:(?:pip3?|pipx|uv)[ _](?:install|add|tool install|tool run|run|sync|download|wheel)|uvx)\b([^\n`]*)"
+)
+# Requirements that name our packages, or the package that a message is about, and what may stand around them.
 OURS = re.compile(
-    r"(?:splat|tiny|classic|kernelwheel|splat-kernels|\{[\w.]*(?:package|name|distribution)\}|<package[^>]*>?)(?:\[[^]]*\])?(?:[=<>~!].*)?$",
+    r"[\"']*(?:splat|tiny|classic|kernelwheel|splat[-_.]kernels|\{[\w.]*(?:package|name|distribution)\}|<package[^>]*>?)"
+    r"(?:\[[^]]*\])?(?:[=<>~!].*)?[]\"'.]*$",
     re.IGNORECASE,
 )
+# The rest of a list of requirements in TOML.
+LIST = re.compile(r"\brequires\s*=\s*\[([^]]*(?:\[[^]]*\][^]]*)*)\]")
+# One of the two with extras or a version is a requirement wherever it stands, unless it says where from.
+REQUIREMENT = re.compile(
+    r"(?<![\w$])((?:kernelwheel|splat[-_.]kernels)(?:\[[^]\n\"']+\]|\s*[=~<>!]=\s*[\d{]))(?!\s*@)", re.IGNORECASE
+)
+FIND_LINKS = re.compile(r"(?:PIP|UV)_FIND_LINKS\b|--find-links\b")
 
 
 def own_names(text: str) -> list[str]:
-    """The words in a text's install commands that name the package itself, unless it is taken from one's own folder."""
-    return [
+    """What a text would have pip or uv take by one of our names from an index.
+
+    Words of commands, unless these leave out the index; requirements that do not say where from. A folder of wheels is
+    only one more place beside the index.
+    """
+    in_code = r"(?<!`)`[^`]+`(?!`)|\\\n"
+    text = re.sub(in_code, lambda found: found[0].replace("\\\n", " ").replace("\n", " "), text)
+    in_commands = [
         word
         for command in COMMAND.findall(text)
         if not command.startswith(" --no-index --find-links ")
-        for quoted in re.split(r"[\s,;()]+", command)
-        if OURS.match(word := quoted.strip("'\"."))
+        for word in re.split(r"[\s,;()]+", command)
+        if OURS.match(word)
     ]
+    listed = [each for inside in LIST.findall(text) for each in re.findall(r"\"([^\"]*)\"|'([^']*)'", inside)]
+    by_name = [one or other for one, other in listed if OURS.match(one or other) and "@" not in (one or other)]
+    links = [line for line in text.splitlines() if FIND_LINKS.search(line) and "--no-index" not in line]
+    return [*in_commands, *by_name, *REQUIREMENT.findall(text), *links]
 
 
 @pytest.mark.parametrize(
@@ -59,13 +83,31 @@ def own_names(text: str) -> list[str]:
         "pip install 'splat[jit]'", "pip install --force-reinstall --no-deps splat==0.2.0", "uv pip install splat",
         "pip install {package}", "pip install '{kernels.package}[jit]'", "pip install -U <package or wheel>",
         "pip_install kernelwheel", "pip install --no-deps {manifest.package}=={version}",
+        "uvx --from splat-kernels splat", 'remedies=["pip install -U kernelwheel"],', "`pip install\nkernelwheel`",
+        "pip install -U \\\n  kernelwheel", 'requires = ["kernelwheel[cuda]", "torch>=2.10"]',
+        "requires = [\n  'torch',\n  'kernelwheel']", 'jit = ["kernelwheel[jit]"]',
+        "kernelwheel[{EXTRA}]>={VERSION}; extra == 'jit'", "torch and `Splat_Kernels>=0.1`",
+        "export PIP_FIND_LINKS=$PWD/wheels", "pip install --find-links FOLDER ./wheels/a.whl",
     ],
 )  # fmt: skip
 def test_such_advice_would_be_seen(advice: str) -> None:
     assert own_names(advice)
 
 
-def test_no_source_and_no_page_advises_to_fetch_the_package_by_its_name() -> None:
+@pytest.mark.parametrize(
+    "advice",
+    [
+        'requires = ["kernelwheel[cuda] @ file:///w/kernelwheel-0.1.0-py3-none-any.whl", "torch"]',
+        "pip install './a[jit]'", "pip install --no-index --find-links dist splat-kernels", "kernelwheel_version == 3",
+        "pip install /w/kernelwheel-0.1.0-py3-none-any.whl[jit]",
+        "kernelwheel = 'a'", 'pip install "$KERNELWHEEL[jit]"', "pip wheel splat/backend",
+    ],
+)  # fmt: skip
+def test_what_says_where_from_would_not(advice: str) -> None:
+    assert own_names(advice) == []
+
+
+def test_no_source_and_no_page_has_the_package_fetched_by_its_name() -> None:
     texts = {path: path.read_text(encoding="utf-8") for path in WRITTEN if path.suffix in SUFFIXES and path.is_file()}
     assert len(texts) > 80
     assert sum(len(COMMAND.findall(text)) for text in texts.values()) > 15
@@ -75,7 +117,22 @@ def test_no_source_and_no_page_advises_to_fetch_the_package_by_its_name() -> Non
     assert found == {}
 
 
-SUFFIXES = {"", ".py", ".md", ".toml", ".cmake", ".txt", ".sh"}
+TABLES = sorted(path for path in WRITTEN if path.name == "pyproject.toml")
+
+
+@pytest.mark.parametrize("path", TABLES, ids=[path.relative_to(REPOSITORY).as_posix() for path in TABLES])
+def test_no_table_requires_one_of_our_distributions_by_its_name(path: Path) -> None:
+    tables = read_toml(path)
+    project = tables["project"]
+    lists = [tables["build-system"]["requires"], project.get("dependencies", [])]
+    lists += [*project.get("optional-dependencies", {}).values(), *tables.get("dependency-groups", {}).values()]
+    required = [Requirement(text) for each in lists for text in each]
+
+    assert required
+    assert [each for each in required if each.name in ("kernelwheel", "splat-kernels") and not each.url] == []
+
+
+SUFFIXES = {"", ".py", ".md", ".toml", ".cmake", ".txt", ".sh", ".yml", ".in"}
 MANIFEST = CUDA_MANIFEST._replace(
     version="1.2.2",
     built_with={},

@@ -11,7 +11,7 @@ from kernelwheel.compiler.compile_job import read_job
 from kernelwheel.runtime import compiler_process
 from kernelwheel.runtime import manifest as manifests
 from kernelwheel.runtime.content import without_cuda
-from kernelwheel.runtime.errors import BuildError
+from kernelwheel.runtime.errors import INSTALL_COMPILER, BuildError
 from kernelwheel.runtime.request import CONTRACT
 
 pytestmark = pytest.mark.once
@@ -53,7 +53,7 @@ def test_a_request_of_a_later_number_is_refused_in_one_sentence(tmp_path: Path) 
     with pytest.raises(BuildError, match="ask for a newer kernelwheel") as caught:
         read_job(request, {})
 
-    assert caught.value.remedies == ("pip install -U kernelwheel",)
+    assert caught.value.remedies == (f"a newer one: {INSTALL_COMPILER}",)
 
 
 @pytest.mark.slow

@@ -110,3 +110,17 @@ def test_an_nvcc_below_a_folder_with_a_colon_is_passed_over(tmp_path: Path) -> N
             candidate = inspect(place)
             assert candidate.nvcc is None
             assert candidate.outcome == f"in a folder with a colon in its name, which nvcc takes for two: {nvcc}"
+
+
+def test_no_toolkit_is_put_together_in_a_temporary_folder_with_a_colon(
+    nvcc: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a:b").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "a:b"))
+
+    candidate = inspect(nvcc)
+
+    assert candidate.nvcc is None
+    assert (
+        f"cannot be put together (folders cannot be handed on to other programs: {tmp_path}/a:b)" in candidate.outcome
+    )

@@ -14,8 +14,9 @@ from functools import cache
 from pathlib import Path
 
 from ...project.build_platforms import HOST_PLATFORM
-from ...runtime.errors import StoreError
+from ...runtime.errors import KernelWheelError
 from ...runtime.permissions import NOBODY_ELSE, Guard
+from ...runtime.variables import search_path
 
 CUDART = HOST_PLATFORM.static("cudart_static")  # the static CUDA runtime, in `lib64` of a toolkit
 
@@ -35,10 +36,11 @@ def linked_folder(parts: Mapping[str, Path], files: Mapping[str, str]) -> Path |
     guard = Guard(Path(tempfile.gettempdir()), NOBODY_ELSE, "the temporary folder", "TMPDIR", "")
     try:
         guard.check(guard.folder)
+        search_path(guard.folder)  # nvcc's profile puts what is below it on PATH
         links = tuple(sorted((name, place.resolve()) for name, place in parts.items()))
         return _folder(links, tuple(sorted((name, text) for name, text in files.items() if name not in parts)))
-    except (StoreError, OSError) as error:
-        why = f"{error.problem}: {error.found}" if isinstance(error, StoreError) else str(error)
+    except (KernelWheelError, OSError) as error:
+        why = f"{error.problem}: {error.found}" if isinstance(error, KernelWheelError) else str(error)
         return f"its parts cannot be put together ({why})"
 
 
