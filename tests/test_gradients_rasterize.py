@@ -192,15 +192,6 @@ def test_torch_finds_the_operators_well_made(packed: bool, absgrad: bool) -> Non
     library.opcheck(OPS.rasterize_backward.default, (), arguments | rest)
 
 
-def test_a_second_derivative_is_refused() -> None:
-    arguments = gaussians(1)
-    leaf = arguments["means2d"].clone().requires_grad_()
-    colors, _, _ = OPS.rasterize(**arguments | {"means2d": leaf})
-    (first,) = torch.autograd.grad(colors.square().sum(), leaf, create_graph=True)
-    with pytest.raises(NotImplementedError, match="splat::rasterize has no second derivative"):
-        first.sum().backward()
-
-
 # absgrad
 
 

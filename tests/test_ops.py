@@ -257,14 +257,6 @@ def requiring_gradients(arguments: Arguments) -> Arguments:
     }
 
 
-@pytest.mark.parametrize("name", ["project", "spherical_harmonics", "pack", "image_loss"])
-def test_a_second_derivative_is_refused(name: str) -> None:
-    arguments = requiring_gradients(EXAMPLES[f"{name}_backward"]())
-    differentiable = [output for output in outputs(f"{name}_backward", arguments) if output.requires_grad]
-    with pytest.raises(NotImplementedError, match=f"splat::{name} has no second derivative"):
-        differentiable[0].sum().backward()
-
-
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_strides_do_not_matter(name: str) -> None:
     arguments = EXAMPLES[name]()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, library
@@ -46,3 +46,23 @@ def register_autograd(name: str, keep: Callable[..., None], differentiate: Calla
         return run(keys, arguments)
 
     _registered().impl(name, call, "Autograd", with_keyset=True)  # type: ignore[no-untyped-call]
+
+
+def refuse_derivatives() -> None:
+    """Register, for every operator of splat for which nothing is registered, that its derivative is an error.
+
+    So what has no second derivative raises, whichever operator it is: without this, torch takes what an operator gives
+    for a constant, and a derivative of it for 0.
+    """
+    for name in torch._C._dispatch_get_all_op_names():
+        namespace, _, operator = name.partition("::")
+        if namespace == "splat" and not torch._C._dispatch_has_kernel_for_dispatch_key(name, "Autograd"):
+            register_autograd(operator, lambda *_: None, functools.partial(_refuse, operator))
+
+
+def _refuse(operator: str, ctx: Any, *gradients: Tensor) -> NoReturn:
+    name = operator.removesuffix("_backward")
+    which, remedy = "", "detach what it is given"
+    if name != operator:
+        which, remedy = "second ", "detach its gradients before you differentiate what follows from them"
+    raise NotImplementedError(f"splat::{name} has no {which}derivative: {remedy}")

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from .arguments import ProjectionSettings, Sizes
 from .packing import Splats, Visible, pack
@@ -141,6 +142,7 @@ class _GatheredViews(torch.autograd.Function):
         return _of_all_cameras(viewmats, ranks)
 
     @staticmethod
+    @once_differentiable  # what comes from other ranks is a constant to autograd
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         ranks = ctx.ranks
         total = gradients[0].contiguous()
@@ -227,6 +229,7 @@ class _Exchanged(torch.autograd.Function):
         return *integers, *found[3:]
 
     @staticmethod
+    @once_differentiable  # what comes from other ranks is a constant to autograd
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         exchange: _Exchange = ctx.exchange
         columns = [*gradients[3:]]

@@ -7,12 +7,12 @@ coefficients of spherical harmonics, D channels, n intersections.
 from __future__ import annotations
 
 import functools
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from torch import Tensor, library
 
-from .autograd import register_autograd
+from .autograd import refuse_derivatives, register_autograd
 from .image_loss_gradient import (
     differentiate_image_loss,
     image_loss_backward_shapes,
@@ -56,14 +56,7 @@ def register() -> None:
         "rasterize_along_rays", keep_for_differentiating_rasterize_along_rays, differentiate_rasterize_along_rays
     )
     register_autograd("image_loss", keep_for_differentiating_image_loss, differentiate_image_loss)
-    for name in ("project", "spherical_harmonics", "pack", "rasterize", "rasterize_along_rays", "image_loss"):
-        register_autograd(f"{name}_backward", lambda *_: None, functools.partial(_no_second_derivative, name))
-
-
-def _no_second_derivative(name: str, ctx: Any, *gradients: Tensor) -> NoReturn:
-    raise NotImplementedError(
-        f"splat::{name} has no second derivative: detach its gradients before you differentiate what follows from them"
-    )
+    refuse_derivatives()
 
 
 def _project_shapes(
