@@ -98,25 +98,88 @@ def test_images_and_gradients_are_those_of_the_reference(case: str) -> None:
         assert (found - other).abs().max() <= 1e-4 * other.abs().max(), name
 
 
+LEFT_OUT = {
+    "means": (torch.nan, torch.inf),
+    "quats": (torch.nan, 0.0, torch.inf, 1e-30),
+    "scales": (torch.nan, 0.0, torch.inf, 1e-22),
+    "opacities": (torch.nan,),
+    "colors": (torch.nan,),
+}
+
+
 @pytest.mark.parametrize("with_ut", [True, False])
-@pytest.mark.parametrize("mode", ["D", "ED", "RGB+D", "RGB+ED"])
-def test_depths_are_blended_along_rays(mode: str, with_ut: bool) -> None:
+@pytest.mark.parametrize("name", LEFT_OUT)
+def test_a_gaussian_that_is_left_out_has_gradients_of_0(name: str, with_ut: bool) -> None:
     scene = made()
-    options: dict[str, Any] = {"packed": False, "with_eval3d": True, "with_ut": with_ut, "backgrounds": BACKGROUNDS}
-    image, alphas, meta = splat.rasterization(**scene.arguments, **options, render_mode=mode)
-    depths = meta["depths"][..., None]
-    features = torch.cat([scene.colors.expand(2, -1, -1), depths], -1) if mode.startswith("RGB") else depths
-    backgrounds = torch.nn.functional.pad(BACKGROUNDS, (0, 1)) if mode.startswith("RGB") else torch.zeros(2, 1)
-    leaves = {name: getattr(scene, name).double() for name in LEAVES}
-    rays = rays_of(scene, {"rolling_shutter": RollingShutterType.GLOBAL})
+    options: dict[str, Any] = {"packed": False, "with_eval3d": True, "with_ut": with_ut, "return_normals": True}
+    leaves = {each: getattr(scene, each).clone() for each in LEAVES}
+    for row, value in enumerate(LEFT_OUT[name]):
+        leaves[name][row] = value
+    leaves = {each: leaf.requires_grad_() for each, leaf in leaves.items()}
+    image, alphas, meta = splat.rasterization(**{**scene.arguments, **leaves}, **options, render_mode="RGB+D")
+    kept = {each: leaf.detach()[len(LEFT_OUT[name]) :].requires_grad_() for each, leaf in leaves.items()}
+    expected, *_ = splat.rasterization(**{**scene.arguments, **kept}, **options, render_mode="RGB+D")
+    assert torch.equal(image, expected)
+    loss = image.square().sum() + alphas.sum() + meta["normals"].square().sum()
+    for each, gradient in zip(LEAVES, torch.autograd.grad(loss, list(leaves.values())), strict=True):
+        assert not gradient[: len(LEFT_OUT[name])].any(), each
+        assert gradient.isfinite().all(), each
+        assert gradient.any(), each
+
+
+DEPTHS = {
+    "the plain projection": {"with_ut": False},
+    "the unscented transform": {"with_ut": True},
+    "distances": {"with_ut": True, "global_z_order": False},
+    "a fisheye": {"with_ut": True, "camera_model": "fisheye", "global_z_order": False},
+    "a rolling shutter": {"with_ut": True, "rolling_shutter": RollingShutterType.ROLLING_TOP_TO_BOTTOM},
+}
+
+
+def depths_of(means: Tensor, scene: Scene, options: dict[str, Any]) -> Tensor:
+    """Depths [2, N, 1]; those of a rolling shutter by its cameras, which test_unscented.py is about."""
+    poses = scene.viewmats.double()
+    if "rolling_shutter" in options:
+        sizes = Sizes((), COUNT, 2)
+        given: Any = (None, None, None, None, options["rolling_shutter"], options["viewmats_rs"])
+        cameras = check_lens_cameras(sizes, scene.means, scene.viewmats, scene.Ks, WIDTH, HEIGHT, "pinhole", given)
+        return torch.stack([camera.to_camera(means.mT, 0.5)[2, :, None] for camera in cameras])
+    placed = torch.einsum("cij,nj->cni", poses[:, :3, :3], means) + poses[:, None, :3, 3]
+    return placed.norm(dim=-1, keepdim=True) if options.get("global_z_order") is False else placed[..., 2:]
+
+
+@pytest.mark.parametrize("case", DEPTHS)
+@pytest.mark.parametrize("mode", ["D", "ED", "RGB+D", "RGB+ED"])
+def test_depths_are_blended_along_rays(mode: str, case: str) -> None:
+    scene = made()
+    options: dict[str, Any] = {"packed": False, "with_eval3d": True, "backgrounds": BACKGROUNDS, **DEPTHS[case]}
+    if "rolling_shutter" in options:
+        options["viewmats_rs"] = moved(scene.viewmats)
+    leaves = {name: getattr(scene, name).clone().requires_grad_() for name in LEAVES}
+    image, alphas, meta = splat.rasterization(**{**scene.arguments, **leaves}, **options, render_mode=mode)
+    double = {name: leaf.detach().double().requires_grad_() for name, leaf in leaves.items()}
+    features = depths_of(double["means"], scene, options)
+    seen = (meta["radii"] > 0).all(-1)[..., None]
+    torch.testing.assert_close(meta["depths"][..., None], (features * seen).float(), atol=1e-5, rtol=1e-5)
+    backgrounds = torch.zeros(2, 1)
+    if mode.startswith("RGB"):
+        features = torch.cat([double["colors"].expand(2, -1, -1), features], -1)
+        backgrounds = torch.nn.functional.pad(BACKGROUNDS, (0, 1))
+    rays = rays_of(scene, {"rolling_shutter": RollingShutterType.GLOBAL, **options})
     expected, expected_alphas, doubtful = reference(
-        scene, leaves, features.double(), meta, rays=rays, backgrounds=backgrounds.double()
+        scene, double, features, meta, rays=rays, backgrounds=backgrounds.double()
     )
     if mode.endswith("ED"):
         expected = torch.cat([expected[..., :-1], expected[..., -1:] / expected_alphas.clamp_min(1e-10)], -1)
     sure = ~doubtful[..., None] & (expected_alphas > 0)
     torch.testing.assert_close(image * sure, (expected * sure).float(), atol=1e-4, rtol=1e-4)
     torch.testing.assert_close(alphas * sure, (expected_alphas * sure).float(), atol=1e-5, rtol=1e-5)
+    v = torch.randn(image.shape, generator=torch.Generator().manual_seed(1)) * sure
+    own = torch.autograd.grad(image, list(leaves.values()), v, allow_unused=True)
+    others = torch.autograd.grad(expected, list(double.values()), v.double(), allow_unused=True)
+    for name, found, other in zip(LEAVES, own, others, strict=True):
+        assert (found is None) == (other is None), name
+        assert found is None or (found - other).abs().max() <= 1e-3 * other.abs().max(), name
 
 
 def test_small_gaussians_look_as_in_the_image() -> None:

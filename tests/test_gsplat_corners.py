@@ -134,8 +134,11 @@ def test_a_focal_length_that_gives_no_picture_is_an_error(camera_model: str, foc
 
 
 def test_a_quaternion_of_zeros_is_no_rotation_anywhere() -> None:
-    quats, scales = torch.tensor([[1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0], [1e-25, 0.0, 0.0, 0.0]]), torch.ones(3, 3)
-    quats.requires_grad_()
+    quats = torch.tensor(
+        [[1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0], [1e-25, 0.0, 0.0, 0.0], [torch.nan, 1.0, 0.0, 0.0]]
+    )
+    scales = torch.ones(4, 3)
+    leaves = [quats.requires_grad_(), scales.requires_grad_()]
     covars, precis = splat.quat_scale_to_covar_preci(quats, scales)
     assert covars is not None
     assert precis is not None
@@ -143,17 +146,30 @@ def test_a_quaternion_of_zeros_is_no_rotation_anywhere() -> None:
         torch.testing.assert_close(found[0], torch.eye(3))
         assert found[1:].isnan().all()
     # What is made of it is left out, as it is itself, and the gradients are 0.
-    rest = {"opacities": torch.full((3,), 0.5), "colors": torch.ones(3, 3), "packed": False, **CAMERA}
-    means = torch.tensor([0.0, 0.0, 5.0]).expand(3, 3)
+    rest = {"opacities": torch.full((4,), 0.5), "colors": torch.ones(4, 3), "packed": False, **CAMERA}
+    means = torch.tensor([0.0, 0.0, 5.0]).expand(4, 3)
     direct, _, meta = splat.rasterization(means, quats, scales, **rest)
     by_covars, _, other_meta = splat.rasterization(means, None, None, covars=covars, **rest)
     for found in (meta, other_meta):
-        assert (found["radii"] > 0).all(-1).tolist() == [[True, False, False]]
+        assert (found["radii"] > 0).all(-1).tolist() == [[True, False, False, False]]
     torch.testing.assert_close(direct, by_covars, rtol=1e-5, atol=1e-6)
     for picture in (direct, by_covars):
-        (gradient,) = torch.autograd.grad(picture.square().sum(), quats, retain_graph=True)
-        assert gradient.isfinite().all()
-        assert not gradient[1:].any()
+        for gradient in torch.autograd.grad(picture.square().sum(), leaves, retain_graph=True):
+            assert gradient.isfinite().all()
+            assert not gradient[1:].any()
+
+
+def test_a_covariance_that_is_not_finite_takes_no_gradient_along() -> None:
+    quats = torch.tensor([1.0, 0.2, 0.0, 0.0]).repeat(4, 1)
+    scales = torch.tensor([[1.0, 1.0, 2.0], [torch.inf, 1.0, 1.0], [torch.nan, 1.0, 1.0], [0.0, 1.0, 1.0]])
+    leaves = [quats.requires_grad_(), scales.requires_grad_()]
+    covars, precis = splat.quat_scale_to_covar_preci(quats, scales)
+    assert covars is not None
+    assert precis is not None
+    for found, rows in ((covars, [0, 3]), (precis, [0, 1])):
+        assert [row for row in range(4) if found[row].isfinite().all()] == rows
+        for gradient in torch.autograd.grad(found[rows].square().sum(), leaves, retain_graph=True):
+            assert gradient.isfinite().all()
 
 
 # Colours

@@ -5,6 +5,7 @@ Shapes: `...` leading batch dimensions, C cameras of each batch, N Gaussians, D 
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -158,7 +159,10 @@ def draw_along_rays(
 
 
 def _frames(gaussians: GaussianParameters) -> Tensor:
-    """The axes over their standard deviations, [..., N, 3, 3]."""
+    """The axes over their standard deviations, [..., N, 3, 3]; NaN, with gradients of 0, for what has no such frame."""
     assert gaussians.quats is not None
     assert gaussians.scales is not None
-    return rotation_matrices(gaussians.quats).mT / gaussians.scales[..., None]
+    axes, scales = rotation_matrices(gaussians.quats).mT, gaussians.scales[..., None]
+    # Where the derivatives are finite too: times a gradient of 0 they are NaN otherwise.
+    exists = (axes / scales.square()).detach().isfinite().all(-1, keepdim=True).all(-2, keepdim=True)
+    return torch.where(exists, axes / torch.where(exists, scales, 1.0), math.nan)

@@ -58,20 +58,29 @@ def quat_scale_to_covar_preci(
     check_shape("scales", scales, (*quats.shape[:-1], 3), "[..., 3]")
     axes = rotation_matrices(quats)
 
-    def matrices(variances: Tensor) -> Tensor:
-        # Sums instead of a matrix product, which torch can be set to compute with less precision than float32.
-        full = (axes[..., :, None, :] * variances[..., None, None, :] * axes[..., None, :, :]).sum(-1)
+    def matrices(power: int) -> Tensor:
+        # Others where this or its derivative is not finite: that is NaN times a gradient of 0.
+        numbers = torch.stack([axes[..., 0], scales.pow(power), scales.pow(power - 1)]).detach()
+        exists = numbers.isfinite().all(0).all(-1)[..., None, None]
+        safe = torch.where(exists, axes, 0.0), torch.where(exists[..., 0], scales, 1.0)
+        full = torch.where(exists, _products(*safe, power), _products(axes.detach(), scales.detach(), power))
         return upper_triangles(full) if triu else full
 
-    return matrices(scales.square()) if compute_covar else None, matrices(scales**-2) if compute_preci else None
+    return matrices(2) if compute_covar else None, matrices(-2) if compute_preci else None
+
+
+def _products(axes: Tensor, scales: Tensor, power: int) -> Tensor:
+    # Sums instead of a matrix product, which torch can be set to compute with less precision than float32.
+    return (axes[..., :, None, :] * scales.pow(power)[..., None, None, :] * axes[..., None, :, :]).sum(-1)
 
 
 def rotation_matrices(quats: Tensor) -> Tensor:
     """Rotation matrices [..., 3, 3]; NaN for what is none to the kernels (`unit_quaternion` in csrc/math/vec.h)."""
-    length2 = quats.square().sum(-1, keepdim=True)
+    length2 = quats.detach().square().sum(-1, keepdim=True)
     is_rotation = (length2 >= torch.finfo(torch.float32).tiny) & (length2 < math.inf)
-    # With another length where there is none, and NaN afterwards: so the gradients of both are 0, not NaN.
-    w, x, y, z = (quats / torch.where(is_rotation, length2, 1.0).sqrt()).unbind(-1)
+    # Of another quaternion where there is none, and NaN afterwards: so the gradients of both are 0, not NaN.
+    quats = torch.where(is_rotation, quats, 1.0)
+    w, x, y, z = (quats / quats.square().sum(-1, keepdim=True).sqrt()).unbind(-1)
     entries = [
         1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y),
         2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x),

@@ -198,13 +198,30 @@ def project_unscented(
     return UnscentedSplats._make(whole)
 
 
+def depths_by_means(depths: Tensor, means: Tensor, radii: Tensor, cameras: LensCameras, z_order: bool) -> Tensor:
+    """The `depths` [..., C, N] that `project_unscented` found, with their gradients by the means, if there is one."""
+    if not (means.requires_grad and torch.is_grad_enabled() and depths.numel()):
+        return depths
+    seen = (radii > 0).all(-1)
+    # What is not seen may not be finite, and a gradient of 0 times that is not 0.
+    shown = torch.where(seen[..., None], means[..., None, :, :], 0.0).flatten(0, -3)
+    found = [
+        _depths(camera.to_camera(each.mT.double(), 0.5), z_order) for camera, each in zip(cameras, shown, strict=True)
+    ]
+    return torch.where(seen, torch.stack(found).reshape(depths.shape).float(), 0.0)
+
+
+def _depths(pose: Tensor, z_order: bool) -> Tensor:
+    return pose[2] if z_order else pose.norm(dim=0)
+
+
 def _project_part(
     part: Tensor, camera: Camera, settings: ProjectionSettings, parameters: UnscentedTransformParameters
 ) -> UnscentedSplats:
     """Of some Gaussians, rows [n, 10 or 11] of means, quats, scales and opacities, by one camera."""
     means, quats, scales = part[:, :3].double(), part[:, 3:7], part[:, 7:10].double()
     pose = camera.to_camera(means.mT, 0.5)
-    depths = pose[2] if settings.z_order else pose.norm(dim=0)
+    depths = _depths(pose, settings.z_order)
     # Other lenses see nothing behind the camera.
     culled_by = (depths if isinstance(camera.lens, FThetaLens) else pose[2]).float()
     in_depth = (culled_by >= settings.near_plane) & (culled_by <= settings.far_plane)

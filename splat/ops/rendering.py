@@ -280,6 +280,10 @@ def rasterization(
         gaussians = gaussians.with_sparse_gradients(rows)
     lenses = cameras if with_ut else None
     splats, shaded, invalid = project_splats(gaussians, viewmats, Ks, sizes, settings, features.colors, lenses, ranks)
+    if with_eval3d and lenses is not None:
+        from .projection_ut import depths_by_means
+
+        splats.depths = depths_by_means(splats.depths, means, splats.radii, lenses, settings.z_order)
     ends = None if lenses is None else lenses.viewmats_rs
     pairs = splats, *features.of_pairs(shaded, gaussians.means, viewmats, splats.radii, ends)
     if ranks is None:
