@@ -119,10 +119,10 @@ def test_cameras_are_in_the_files_coordinates(tmp_path: Path) -> None:
         json.dumps({k: v for k, v in given.items() if k not in ("position", "rotation")})
     )
     for found in (
-        read_camera(tmp_path / "camera.json", scene.offset),
-        read_camera(tmp_path / "matrix.json", scene.offset),
-        read_taken(tmp_path / "cameras.json", scene.offset)[0].camera,
-        read_path(tmp_path / "path.json", scene.offset).keyframes[0],
+        read_camera(tmp_path / "camera.json", scene),
+        read_camera(tmp_path / "matrix.json", scene),
+        read_taken(tmp_path / "cameras.json", scene)[0].camera,
+        read_path(tmp_path / "path.json", scene).keyframes[0],
     ):
         torch.testing.assert_close(found.viewmat, camera.viewmat, rtol=0, atol=1e-5)
 
@@ -132,7 +132,7 @@ def test_a_nerfstudio_path_is_in_the_files_coordinates(tmp_path: Path) -> None:
     frames = [{"camera_to_world": there, "fov": 50}]
     values = {"camera_type": "perspective", "render_width": 40, "render_height": 30, "camera_path": frames}
     (tmp_path / "a.json").write_text(json.dumps(values))
-    (found,) = read_path(tmp_path / "a.json", map_scene().offset).keyframes
+    (found,) = read_path(tmp_path / "a.json", map_scene()).keyframes
     torch.testing.assert_close(found.pose()[0], torch.tensor([0.1, 0.2, 4]).double(), rtol=0, atol=1e-6)
 
 

@@ -172,7 +172,7 @@ def test_cameras_of_another_scene_are_not_used(scene: Path, capsys: pytest.Captu
     assert np.abs(render(scene, "--size", "64x48") - plain).mean() > 5
     assert capsys.readouterr().err == ""
     away = torch.diag(torch.tensor([-1.0, 1.0, -1.0, 1.0])) @ taken()[0].viewmat
-    write_cameras(path, [Camera(away, taken()[0].K, 40, 30)], ["0"])
+    write_cameras(path, [Camera(away, taken()[0].K, 40, 30, 0.01)], ["0"])
     assert np.array_equal(render(scene, "--size", "64x48"), plain)
     assert "cameras that see the scene are required, found the first one looking past it" in capsys.readouterr().err
 
@@ -221,7 +221,7 @@ def test_pictures_of_another_size_have_the_same_shorter_side() -> None:
     for made in (wide, high):
         assert 60 / float(made.K[1, 1]) == pytest.approx(30 / float(camera.K[1, 1]))
     assert wide.K[:2, 2].tolist() == [60, 30]
-    aside = Camera(camera.viewmat, camera.K + torch.tensor([[0, 0, 3.0], [0, 0, -2], [0, 0, 0]]), 40, 30)
+    aside = Camera(camera.viewmat, camera.K + torch.tensor([[0, 0, 3.0], [0, 0, -2], [0, 0, 0]]), 40, 30, 0.01)
     assert aside.of_size(80, 60).K[:2, 2].tolist() == [46, 26]
     assert aside.of_size(100, 60).K[:2, 2].tolist() == [56, 26]
     assert math.isclose(sum(axis * axis for axis in UP["-y"]), 1)

@@ -90,7 +90,7 @@ def test_a_fit_is_written_at_the_coordinates_of_the_map(
     scene = load_scene(tmp_path / "scene.ply")
     middle = scene.coordinates.median(dim=0).values.numpy()
     assert np.abs(middle - ORIGIN).max() < 3
-    (taken, *_) = read_taken(tmp_path / "scene.cameras.json", scene.offset)
+    (taken, *_) = read_taken(tmp_path / "scene.cameras.json", scene)
     capture = {photograph.path.name: photograph.viewmat for photograph in read_capture(folder).photographs}
     turn, shift = (lambda m: (m[:3, :3], m[:3, 3]))(capture[taken.name])
     np.testing.assert_allclose(taken.camera.pose(scene.offset)[0].numpy(), -turn.T @ shift, atol=1e-5)

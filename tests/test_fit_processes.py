@@ -88,7 +88,7 @@ def test_a_step_is_for_the_mean_of_the_processes_pictures(tmp_path: Path, folder
         gradients = means2d.absgrad if trainer.strategy.absgrad else means2d.grad
         pull += (gradients[0] * torch.tensor(trainer.views.sizes[view]) / 2).norm(dim=1)
     if name == "mcmc":
-        (len(views) * trainer.strategy.penalty(scene, len(trainer.table))).backward()
+        (len(views) * trainer.strategy.penalty(scene, len(trainer.table), trainer.extent)).backward()
     assert [each["loss"] for each in found] == [pytest.approx(sum(losses) / 3, rel=1e-5)] * 3
     for each in trainer.table.parameters:
         gradient = trainer.table.parameters[each].grad

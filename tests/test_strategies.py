@@ -164,7 +164,7 @@ def test_opacities_and_scales_are_kept_small() -> None:
     made = table(10, size=0.2)
     with torch.no_grad():
         scene = made.activated()
-    penalty = MarkovChain(made).penalty(scene, 10)
+    penalty = MarkovChain(made).penalty(scene, 10, 1.0)
     assert float(penalty) == pytest.approx(0.01 * (scene.opacities.mean() + scene.scales.mean()).item())
 
 

@@ -271,7 +271,7 @@ def test_modes_show_what_they_say() -> None:
 def test_what_is_near_is_bright_in_the_mode_depth() -> None:
     means = torch.tensor([[-1.0, 0, 2], [1.5, 0, 3], [0, 2.0, 4]])
     scene = Gaussians(means, torch.eye(4)[:1].expand(3, 4), torch.full((3, 3), 0.3), torch.ones(3), torch.ones(3, 1, 3))
-    camera = Camera(torch.eye(4), torch.tensor([[30.0, 0, 30], [0, 30, 30], [0, 0, 1]]), 60, 60)
+    camera = Camera(torch.eye(4), torch.tensor([[30.0, 0, 30], [0, 30, 30], [0, 0, 1]]), 60, 60, 0.01)
     depth = draw(look(scene, "depth"), camera)[..., 0]
     assert [depth[30, 15], depth[30, 45], depth[45, 30], depth[5, 5]] == [255, 140, 26, 0]
 
@@ -279,7 +279,7 @@ def test_what_is_near_is_bright_in_the_mode_depth() -> None:
 def test_a_scene_of_nothing_is_black_in_every_mode() -> None:
     scene = knot_scene()
     camera = orbit(scene, 40, 30)
-    behind = Camera(camera.viewmat * torch.tensor([[1.0], [1], [-1], [1]]), camera.K, 40, 30)
+    behind = Camera(camera.viewmat * torch.tensor([[1.0], [1], [-1], [1]]), camera.K, 40, 30, 0.01)
     for mode in ("depth", "alpha", "count"):
         assert draw(look(scene, mode), behind).max() == 0, mode
 

@@ -119,7 +119,7 @@ def find_views(
 
 def _first_view(args: argparse.Namespace, scene: Gaussians, cameras: list[Camera]) -> FirstView:
     if args.camera is not None:
-        return FirstView(read_camera(args.camera, scene.offset), UP[args.up] if args.up else None)
+        return FirstView(read_camera(args.camera, scene), UP[args.up] if args.up else None)
     size = getattr(args, "size", None)
     if cameras and all(getattr(args, name) is None for name in _PLACE):
         return FirstView(cameras[0].of_size(*(size or _shown_size(cameras[0]))), up_of(cameras))
@@ -161,7 +161,7 @@ def _taken_beside(path: Path, scene: Gaussians) -> list[TakenPicture]:
     """The pictures that a scene was fitted to; none if there are none, or, with a warning, if they are not its own."""
     found = find_cameras(path)
     try:
-        taken = read_taken(found, scene.offset) if found else []
+        taken = read_taken(found, scene) if found else []
         if taken and seen_share(taken[0].camera, scene) < _LEAST_SEEN:
             raise SceneError(f"{found}: cameras that see the scene are required, found the first one looking past it")
     except (SceneError, OSError) as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 
-from ..page.scene_page import PageView, check_scene_page, write_scene_page
+from ..page.scene_page import PageView, check_scene_page, in_page_units, write_scene_page
 from ..scene.coordinates import NO_OFFSET
 from ..scene.edits import limit_degree
 from ..scene.formats import ENDINGS, losses_of
@@ -57,6 +57,7 @@ def run(args: argparse.Namespace) -> int:
         with enough_memory(lambda: f"exporting {name}", "choose a scene of fewer Gaussians"):
             # A page has coordinates of its own, so it loses nothing of a map's.
             scene = replace(limit_degree(scene, min(args.sh_degree, scene.degree)), offset=NO_OFFSET)
+            scene, view = in_page_units(scene, view)
             write_scene_page(args.output, args.scene.name if args.scene else "splat", scene, view)
             for loss in losses_of(".spz", replace(scene, up=None)):  # a page is told what is up
                 print_warning(f"{args.output}: {loss}")

@@ -79,7 +79,7 @@ def find_motion(args: argparse.Namespace, scene: Gaussians) -> Motion:
         cameras = cameras_around(first, aim_of(first, up, scene.middle()).look_at, up, count)
         return Motion(cameras, first.width, first.height, count, fps)
     with printed_warnings():
-        path = read_path(Path(args.path), scene.offset)
+        path = read_path(Path(args.path), scene)
     count, fps = _count(args.seconds or path.seconds or _SECONDS, args.fps or path.fps or _FPS)
     first, *others = path.keyframes
     if args.size:

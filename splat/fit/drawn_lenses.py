@@ -22,6 +22,7 @@ from ..ops.rendering import rasterization
 from ..photos.distortion import FISHEYE, POLYNOMIAL, Distortion
 from ..photos.lens_models import Lens
 from ..scene.gaussians import Gaussians, SceneError
+from ..scene.near_plane import far_plane
 from ..scene.rotations import left_product, quaternion
 
 AS_TAKEN: Final = "as-taken"
@@ -109,6 +110,7 @@ def draw_as_taken(
     sh_degree: int,
     background: Tensor | None,
     moved: Tensor | None,
+    near: float,
 ) -> tuple[Tensor, dict[str, Any]]:
     """The image [1, H, W, 3] of a camera at `viewmat` [4, 4], and `meta`, whose `means2d` are offsets of 0.
 
@@ -134,7 +136,7 @@ def draw_as_taken(
         means = means + (offsets[0, :, :, None] * steps).sum(dim=1)
     radial, tangential = lens.coefficients(K)
     image, _, meta = rasterization(
-        means, quats, scales, scene.opacities, colors, viewmat[None], K[None], *size,
+        means, quats, scales, scene.opacities, colors, viewmat[None], K[None], *size, near, far_plane(near),
         backgrounds=background, packed=False, eps2d=0.0, camera_model=lens.camera_model, with_ut=True, with_eval3d=True,
         radial_coeffs=radial, tangential_coeffs=tangential, ut_params=_PARAMETERS,
     )  # fmt: skip

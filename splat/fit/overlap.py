@@ -70,8 +70,10 @@ def shared_points(what: str, count: int, cameras: Sequence[Camera], generator: t
 def looked_at(centers: Tensor, axes: Tensor) -> Tensor:
     """The point [3] nearest to the axes [C, 3] of all cameras, which stand at `centers` [C, 3]."""
     across = torch.eye(3, dtype=centers.dtype) - axes[:, :, None] * axes[:, None]
-    # The small terms decide if the axes cannot, for one camera or parallel ones: the point is one unit ahead of them.
-    ahead = (centers + axes).mean(0)
+    # The small terms decide if the axes cannot, for one camera or parallel ones: the point is as far ahead as they are
+    # apart, or one unit.
+    apart = float(torch.linalg.vector_norm(centers - centers.mean(0), dim=1).max()) or 1.0
+    ahead = (centers + apart * axes).mean(0)
     system = across.sum(0) + 1e-6 * torch.eye(3)
     middle: Tensor = torch.linalg.solve(system, (across @ centers[..., None]).sum(0)[:, 0] + 1e-6 * ahead)
     return middle

@@ -60,7 +60,7 @@ class Strategy(Protocol):
     counts: dict[str, Tensor]
     """What it has counted of each Gaussian, [N]; kept in checkpoints."""
 
-    def penalty(self, scene: Gaussians, total: int) -> Tensor | float:
+    def penalty(self, scene: Gaussians, total: int, extent: float) -> Tensor | float:
         """What this shard, of `total` Gaussians in all, adds to the loss."""
 
     def record(self, gradients: Tensor, visible: Tensor) -> None:
@@ -85,7 +85,7 @@ class _Recording:
         zeros = torch.zeros_like(table.parameters["opacities"].detach())
         self.counts = {"pull": zeros, "seen": zeros.clone()}
 
-    def penalty(self, scene: Gaussians, total: int) -> Tensor | float:
+    def penalty(self, scene: Gaussians, total: int, extent: float) -> Tensor | float:
         return 0.0
 
     def record(self, gradients: Tensor, visible: Tensor) -> None:
@@ -168,9 +168,9 @@ class MarkovChain:
     def __init__(self, table: GaussianTable) -> None:
         self.counts: dict[str, Tensor] = {}
 
-    def penalty(self, scene: Gaussians, total: int) -> Tensor | float:
-        """Equation 14 of the paper, with its weights."""
-        return 0.01 * scene.opacities.sum() / total + 0.01 * scene.scales.sum() / (3 * total)
+    def penalty(self, scene: Gaussians, total: int, extent: float) -> Tensor | float:
+        """Equation 14 of the paper, with its weights, for scenes whose extent is about 1."""
+        return 0.01 * scene.opacities.sum() / total + 0.01 * scene.scales.sum() / (3 * total * extent)
 
     def record(self, gradients: Tensor, visible: Tensor) -> None:
         """Nothing: only opacities count."""

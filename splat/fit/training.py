@@ -123,7 +123,7 @@ class Trainer:
         means2d.retain_grad()
         loss = image.sum() if own is None else self._loss(image, own)
         self.table.optimizer.zero_grad(set_to_none=True)
-        (loss / len(views) + self.strategy.penalty(scene, self.total)).backward()  # type: ignore[no-untyped-call]
+        (loss / len(views) + self.strategy.penalty(scene, self.total, self.extent)).backward()  # type: ignore[no-untyped-call]
         self._record(means2d.absgrad if self.absgrad else means2d.grad, meta["radii"], views)
         self.table.optimizer.step()
         for values in self.picture_parameters.values():
@@ -185,7 +185,10 @@ class Trainer:
 
 
 def _extent(views: Views) -> float:
-    """Half the diagonal of the box around the points; of those that were measured, without the outermost."""
+    """Half the diagonal of the box around the points; of those that were measured, without the outermost.
+
+    A single point has none: a length that is small for its distance.
+    """
     points = views.points
     if views.measured:
         places = points.sort(dim=0).values
@@ -193,7 +196,7 @@ def _extent(views: Views) -> float:
         low, high = places[outside], places[len(points) - 1 - outside]
     else:
         low, high = points.aminmax(dim=0)
-    return max(float((high - low).norm()) / 2, 1e-6)
+    return float((high - low).norm()) / 2 or views.near
 
 
 def _start(views: Views, options: FitOptions, extent: float, shards: Shards) -> dict[str, Tensor]:

@@ -13,6 +13,7 @@ from ..ops.rendering import rasterization
 from ..scene.camera import Camera
 from ..scene.coordinates import NO_OFFSET, Offset, find_offset, shown_offset
 from ..scene.gaussians import Gaussians
+from ..scene.near_plane import far_plane, near_plane_of
 from .drawn_lenses import DrawnLens, draw_as_taken
 
 
@@ -43,6 +44,13 @@ class Views:
     """What was taken off the coordinates of cameras and points: they were a map's."""
     lenses: tuple[DrawnLens | None, ...] = ()
     """Through which each picture is drawn; None: a pinhole camera; empty if all are."""
+    near: float = 0.0
+    """The near plane of all cameras; if 0, it is chosen for the distance of the points."""
+
+    def __post_init__(self) -> None:
+        """Choose the near plane, which pictures that are selected later keep."""
+        if not self.near:
+            object.__setattr__(self, "near", near_plane_of(self.viewmats, self.points))
 
     def __len__(self) -> int:
         """C."""
@@ -74,7 +82,7 @@ class Views:
     def cameras(self) -> tuple[list[Camera], list[str]]:
         """The cameras, and the names of their pictures."""
         viewmats, Ks = self.viewmats.cpu(), self.Ks.cpu()
-        cameras = [Camera(viewmats[view], Ks[view], *size) for view, size in enumerate(self.sizes)]
+        cameras = [Camera(viewmats[view], Ks[view], *size, self.near) for view, size in enumerate(self.sizes)]
         return cameras, [self.name(view) for view in range(len(self))]
 
     def select(self, indices: Sequence[int]) -> Views:
@@ -132,7 +140,7 @@ def render(
         background = torch.tensor(views.background, device=views.device).expand(len(poses), 3)
     if view is not None and views.lenses and (lens := views.lenses[view]):
         own = views.viewmats[view], views.Ks[view], (width, height)
-        images, meta = draw_as_taken(scene, lens, *own, sh_degree, background, viewmats)
+        images, meta = draw_as_taken(scene, lens, *own, sh_degree, background, viewmats, views.near)
         return images[0], meta
     images, _, meta = rasterization(
         scene.means,
@@ -144,6 +152,8 @@ def render(
         views.Ks[chosen],
         width,
         height,
+        near_plane=views.near,
+        far_plane=far_plane(views.near),
         sh_degree=sh_degree,
         backgrounds=background,
         packed=False,

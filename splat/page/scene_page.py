@@ -6,7 +6,8 @@ import base64
 import hashlib
 import html
 import json
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 from string import Template
@@ -14,9 +15,11 @@ from typing import Final
 
 from ..scene.camera import Camera
 from ..scene.camera_file import camera_json
+from ..scene.edits import scale_scene
 from ..scene.file_output import check_writable, replacing
 from ..scene.gaussians import Gaussians, SceneError
 from ..scene.names import one_line
+from ..scene.near_plane import near_plane
 from ..scene.spz import encode_spz_file
 from ..scene.spz_values import widths
 
@@ -25,6 +28,10 @@ TEXTURE_SIDE: Final = 4096
 _SPZ_VERSION: Final = 3
 """Of what browsers can unpack by themselves, the one with the finest rotations."""
 _TEXEL: Final = 16
+_USUAL: Final = 8.0
+"""How far away scenes are seen whose sizes .spz holds,"""
+_POWERS: Final = 5
+"""or nearer or farther, up to this power of 2."""
 _WORKER: Final = ("spz.js", "sort.js")
 _PROGRAM: Final = ("camera.js", "renderer.js", "main.js")
 
@@ -38,6 +45,21 @@ class PageView:
     up: tuple[float, float, float] | None
     """The direction that stays upright while the page orbits; None: the camera's own."""
     background: tuple[float, float, float]
+
+
+def in_page_units(scene: Gaussians, view: PageView) -> tuple[Gaussians, PageView]:
+    """A scene and its first view in a unit of length in which .spz holds sizes, if theirs is another.
+
+    Both are multiplied by a power of 2, which rounds nothing. A scene of usual size stays as it is.
+    """
+    camera = view.camera
+    power = round(math.log2(near_plane(_USUAL) / camera.near))
+    if abs(power) <= _POWERS:
+        return scene, view
+    viewmat = camera.viewmat.clone()
+    viewmat[:3, 3] *= 2.0**power
+    moved = replace(camera, viewmat=viewmat, near=camera.near * 2.0**power)
+    return scale_scene(scene, 2.0**power), replace(view, camera=moved)
 
 
 def check_scene_page(path: str | Path) -> Path:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from .coordinates import NO_OFFSET, Offset
 from .gaussians import Gaussians, SceneError
+from .near_plane import far_plane, near_plane
 
 # The up direction, and the side from which azimuth 0 looks: the front in the conventions of glTF (y) and of Blender
 # (z), and the same upside down.
@@ -45,13 +46,13 @@ class Camera:
     """[3, 3] intrinsics in pixels, float32."""
     width: int
     height: int
-    near: float = 0.01
-    """The near plane, chosen for the size of the scene."""
+    near: float
+    """The near plane (`near_plane.py`)."""
 
     @property
     def far(self) -> float:
-        """The far plane: 12 orders of magnitude beyond the near one, and at least 1e10."""
-        return min(max(1e10, 1e12 * self.near), 3e38)
+        """The far plane."""
+        return far_plane(self.near)
 
     def of_size(self, width: int, height: int) -> Camera:
         """The camera for pictures of another size, whose shorter side shows as much."""
@@ -199,4 +200,4 @@ def orbit(
     viewmat[:3, 3] = -viewmat[:3, :3] @ (center - back * forward)
     focal = 0.5 * min(width, height) / math.tan(math.radians(fov) / 2)
     K = torch.tensor([[focal, 0, width / 2], [0, focal, height / 2], [0, 0, 1]])
-    return Camera(viewmat=viewmat.float(), K=K, width=width, height=height, near=back / 100)
+    return Camera(viewmat=viewmat.float(), K=K, width=width, height=height, near=near_plane(back))

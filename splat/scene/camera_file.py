@@ -6,7 +6,7 @@ An object with the keys
 - `viewmat`: 4 rows of 4, world to camera; or `position`, 3 numbers, and `rotation`, a quaternion w, x, y, z that turns
   the camera's axes into the world's. The camera's axes are those of OpenCV: x right, y down, z forward;
 - `K`: 3 rows of 3, focal lengths and principal point in pixels; or `fov`, the degrees that the shorter side covers;
-- `near`: the distance of the near plane in world units; may be absent.
+- `near`: the distance of the near plane in world units; if it is absent, it is chosen for the scene's size.
 
 The world is that of the scene's file: a scene's offset is taken off what is read, and added to what is written.
 """
@@ -26,9 +26,10 @@ from .camera import Camera, rotation_rows
 from .coordinates import NO_OFFSET, Offset
 from .file_input import named_errors
 from .file_output import check_writable, replacing
-from .gaussians import SceneError
+from .gaussians import Gaussians, SceneError
 from .json_input import JsonLimits, read_json
 from .names import listed, quoted
+from .near_plane import NEAR, near_plane_of
 from .rotations import quaternion
 
 MAX_SIDE: Final = 16384
@@ -45,8 +46,8 @@ SMALLEST: Final = 1e-15
 _TOLERANCE: Final = 1e-3
 
 
-def read_camera(path: str | Path, offset: Offset = NO_OFFSET) -> Camera:
-    """Read a camera file, for a scene with this offset.
+def read_camera(path: str | Path, scene: Gaussians | None = None) -> Camera:
+    """Read a camera file, for a scene.
 
     Raises:
         SceneError: if it is not one, or a value is missing, not finite or out of range; the message names the file.
@@ -55,7 +56,7 @@ def read_camera(path: str | Path, offset: Offset = NO_OFFSET) -> Camera:
     path = Path(path)
     values = read_json(path, "a camera as JSON", _LIMITS, **STRICT)
     with named_errors(path):
-        return camera_from(values, offset)
+        return camera_from(values, scene)
 
 
 def camera_json(camera: Camera, offset: Offset = NO_OFFSET) -> str:
@@ -97,20 +98,33 @@ STRICT: Final[dict[str, Any]] = {"parse_constant": _refuse_constant, "object_pai
 """The hooks of `read_json` by which numbers are finite and keys there once."""
 
 
-def camera_from(values: object, offset: Offset = NO_OFFSET) -> Camera:
-    """The camera of an object as camera files have it, once parsed, less an offset; SceneError if it is none."""
+def camera_from(values: object, scene: Gaussians | None = None) -> Camera:
+    """The camera of an object as camera files have it, once parsed, for a scene; SceneError if it is none."""
     if not isinstance(values, dict):
         raise SceneError(f"a JSON object with the camera is required, found {kind_of(values)}")
     unknown = [name for name in values if name not in _KEYS]
     if unknown:
         raise SceneError(f"a camera has the keys {', '.join(_KEYS)}; found {listed(unknown)} too")
     width, height = (_side(values, name) for name in ("width", "height"))
-    viewmat = moved(_viewmat(values), offset)
+    viewmat = moved(_viewmat(values), scene)
     K = _intrinsics(values, width, height)
-    near = finite_numbers(values["near"], "near", (1,))[0] if "near" in values else Camera.near
-    if near < SMALLEST:
-        raise SceneError(f"near must be at least {SMALLEST:g}, found {near:g}")
+    near = checked_near(values, "near") or chosen_near(viewmat[None], scene)
     return Camera(viewmat=viewmat.float(), K=K.float(), width=width, height=height, near=near)
+
+
+def checked_near(values: dict[str, Any], what: str) -> float | None:
+    """The near plane that an object of a file names; None if it names none."""
+    if "near" not in values:
+        return None
+    near = finite_numbers(values["near"], what, (1,))[0]
+    if near < SMALLEST:
+        raise SceneError(f"{what} must be at least {SMALLEST:g}, found {near:g}")
+    return near
+
+
+def chosen_near(viewmats: Tensor, scene: Gaussians | None) -> float:
+    """The near plane of cameras [C, 4, 4] of files that name none, for a scene."""
+    return NEAR if scene is None else near_plane_of(viewmats, scene.means)
 
 
 def _side(values: dict[str, Any], name: str) -> int:
@@ -153,9 +167,10 @@ def viewmat_of(rotation: Sequence[float], position: Tensor) -> Tensor:
     return viewmat
 
 
-def moved(viewmat: Tensor, offset: Offset) -> Tensor:
-    """[4, 4] float64 for a world from whose coordinates an offset was taken."""
+def moved(viewmat: Tensor, scene: Gaussians | None) -> Tensor:
+    """[4, 4] float64 for a world from whose coordinates the scene's offset was taken."""
     viewmat = viewmat.clone()
+    offset = NO_OFFSET if scene is None else scene.offset
     viewmat[:3, 3] += viewmat[:3, :3] @ torch.tensor(offset, dtype=torch.float64)
     return viewmat
 

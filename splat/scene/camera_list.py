@@ -1,8 +1,9 @@
 """The cameras that a scene was fitted to, beside it: cameras.json as 3DGS's own training writes it.
 
 A list of objects with `img_name`, `width`, `height`, `fx`, `fy`, `position` (where the camera is) and `rotation` (3
-rows of 3, from the camera's axes to the world's; x right, y down, z forward), which other programs read. `cx` and `cy`
-are ours, and may be missing: 3DGS has the principal point in the middle.
+rows of 3, from the camera's axes to the world's; x right, y down, z forward), which other programs read. `cx`, `cy` and
+`near` are ours, and may be missing: 3DGS has the principal point in the middle, and the near plane follows from the
+scene's size.
 """
 
 from __future__ import annotations
@@ -10,17 +11,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import torch
 
 from .camera import Camera
-from .camera_file import MAX_SIDE, SMALLEST, moved
+from .camera_file import MAX_SIDE, SMALLEST, checked_near, chosen_near, moved
 from .coordinates import NO_OFFSET, Offset
 from .file_input import named_errors
 from .file_output import check_writable, replacing
-from .gaussians import SceneError
+from .gaussians import Gaussians, SceneError
 from .json_input import JsonLimits, read_json
 
 _MOST: Final = 20_000
@@ -61,7 +63,7 @@ def write_cameras(path: Path, cameras: Sequence[Camera], names: Sequence[str], o
             {
                 "id": number, "img_name": name, "width": camera.width, "height": camera.height,
                 "position": position.tolist(), "rotation": turn.tolist(),
-                "fx": fx, "fy": fy, "cx": cx, "cy": cy,
+                "fx": fx, "fy": fy, "cx": cx, "cy": cy, "near": camera.near,
             }
         )  # fmt: skip
     with replacing(path) as file:
@@ -82,8 +84,8 @@ def read_cameras(path: Path) -> list[Camera]:
     return [picture.camera for picture in read_taken(path)]
 
 
-def read_taken(path: Path, offset: Offset = NO_OFFSET) -> list[TakenPicture]:
-    """Read the cameras of a list, with the names of their pictures, for a scene with this offset.
+def read_taken(path: Path, scene: Gaussians | None = None) -> list[TakenPicture]:
+    """Read the cameras of a list, with the names of their pictures, for a scene.
 
     Raises:
         SceneError: if it is no such list, or a camera is not finite; the message names the file.
@@ -91,15 +93,17 @@ def read_taken(path: Path, offset: Offset = NO_OFFSET) -> list[TakenPicture]:
     """
     values = read_json(path, "a list of cameras as 3DGS writes it", LIMITS)
     with named_errors(path):
-        cameras = cameras_from(values, offset)
+        cameras = cameras_from(values, scene)
     return [TakenPicture(_name(value), camera) for value, camera in zip(values, cameras, strict=True)]
 
 
-def cameras_from(values: object, offset: Offset = NO_OFFSET) -> list[Camera]:
-    """The cameras of such a list, once parsed, less an offset; SceneError if it is none."""
+def cameras_from(values: object, scene: Gaussians | None = None) -> list[Camera]:
+    """The cameras of such a list, once parsed, for a scene; SceneError if it is none."""
     if not isinstance(values, list) or not 0 < len(values) <= _MOST:
         raise SceneError(f"a list of 1 to {_MOST} cameras, as 3DGS writes it, is required, found something else")
-    return [_camera(value, f"camera {number}", offset) for number, value in enumerate(values)]
+    cameras = [_camera(value, f"camera {number}", scene) for number, value in enumerate(values)]
+    near = chosen_near(torch.stack([camera.viewmat for camera in cameras]), scene)
+    return [camera if camera.near else replace(camera, near=near) for camera in cameras]
 
 
 def up_of(cameras: Sequence[Camera]) -> tuple[float, float, float] | None:
@@ -117,7 +121,8 @@ def _name(value: dict[str, Any]) -> str:
     return name[:_LONGEST_NAME] if isinstance(name, str) else ""
 
 
-def _camera(value: object, what: str, offset: Offset) -> Camera:
+def _camera(value: object, what: str, scene: Gaussians | None) -> Camera:
+    """A camera, whose near plane is 0 if none is named."""
     if not isinstance(value, dict):
         raise SceneError(f"{what}: an object with position, rotation, fx and fy is required, found something else")
     width, height = (_number(value, name, what) for name in ("width", "height"))
@@ -138,7 +143,8 @@ def _camera(value: object, what: str, offset: Offset) -> Camera:
     viewmat = torch.eye(4, dtype=torch.float64)
     viewmat[:3, :3], viewmat[:3, 3] = turn, -turn @ position
     K = torch.tensor([[fx, 0, cx], [0, fy, cy], [0, 0, 1]])
-    return Camera(moved(viewmat, offset).float(), K.float(), int(width), int(height))
+    near = checked_near(value, f"{what}: near") or 0.0
+    return Camera(moved(viewmat, scene).float(), K.float(), int(width), int(height), near)
 
 
 def _number(value: dict[str, Any], name: str, what: str) -> float:

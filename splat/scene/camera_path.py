@@ -28,7 +28,7 @@ from .camera_list import LIMITS, cameras_from
 from .coordinates import NO_OFFSET, Offset
 from .file_input import named_errors
 from .file_output import check_writable, replacing
-from .gaussians import SceneError
+from .gaussians import Gaussians, SceneError
 from .json_input import read_json
 from .names import listed
 
@@ -69,8 +69,8 @@ class CameraPath:
                 raise SceneError(f"{name} must be from {least:g} to {most:g}, found {value:g}")
 
 
-def read_path(path: str | Path, offset: Offset = NO_OFFSET) -> CameraPath:
-    """Read a path file, or one of the others, for a scene with this offset.
+def read_path(path: str | Path, scene: Gaussians | None = None) -> CameraPath:
+    """Read a path file, or one of the others, for a scene.
 
     A warning names what of Nerfstudio's is not used.
 
@@ -83,18 +83,18 @@ def read_path(path: str | Path, offset: Offset = NO_OFFSET) -> CameraPath:
     values = read_json(path, "a camera path as JSON", LIMITS, **STRICT)
     with named_errors(path):
         if isinstance(values, list):
-            return CameraPath(tuple(cameras_from(values, offset)))
+            return CameraPath(tuple(cameras_from(values, scene)))
         if isinstance(values, dict) and "camera_path" in values:
-            found = _from_nerfstudio(values, offset)
+            found = _from_nerfstudio(values, scene)
             unused = {*values} - _NERFSTUDIO | {name for frame in values["camera_path"] for name in frame} - _FRAME
             if unused:
                 warnings.warn(f"{path}: not used: {listed(sorted(unused))}", stacklevel=2)
             return found
-        return path_from(values, offset)
+        return path_from(values, scene)
 
 
-def path_from(values: object, offset: Offset = NO_OFFSET) -> CameraPath:
-    """The path of an object as path files have it, once parsed, less an offset; SceneError if it is none."""
+def path_from(values: object, scene: Gaussians | None = None) -> CameraPath:
+    """The path of an object as path files have it, once parsed, for a scene; SceneError if it is none."""
     if not isinstance(values, dict) or "keyframes" not in values:
         found = f"one with {listed(sorted(values))}" if isinstance(values, dict) else kind_of(values)
         raise SceneError(f"a camera path, an object with keyframes, is required, found {found}")
@@ -104,7 +104,7 @@ def path_from(values: object, offset: Offset = NO_OFFSET) -> CameraPath:
     closed = values.get("closed", False)
     if not isinstance(closed, bool):
         raise SceneError(f"closed must be true or false, found {kind_of(closed)}")
-    cameras = _each(values["keyframes"], "keyframe", lambda value: camera_from(value, offset))
+    cameras = _each(values["keyframes"], "keyframe", lambda value: camera_from(value, scene))
     return CameraPath(cameras, _number(values, "seconds"), _number(values, "fps"), closed)
 
 
@@ -125,7 +125,7 @@ def write_path(file: str | Path, path: CameraPath, offset: Offset = NO_OFFSET) -
         opened.write(path_json(path, offset).encode())
 
 
-def _from_nerfstudio(values: dict[str, Any], offset: Offset) -> CameraPath:
+def _from_nerfstudio(values: dict[str, Any], scene: Gaussians | None) -> CameraPath:
     """The path of Nerfstudio's viewer: a camera for each picture; axes are OpenGL's, fields of view the height's."""
     kind = values.get("camera_type", "perspective")
     if kind != "perspective":
@@ -149,7 +149,7 @@ def _from_nerfstudio(values: dict[str, Any], offset: Offset) -> CameraPath:
         sides = {
             name: int(side) if side == int(side) else side for name, side in (("width", width), ("height", height))
         }
-        return camera_from({**sides, "viewmat": viewmat.tolist(), "K": K}, offset)
+        return camera_from({**sides, "viewmat": viewmat.tolist(), "K": K}, scene)
 
     cameras = _each(values["camera_path"], "camera", camera)
     seconds, fps = _number(values, "seconds"), _number(values, "fps")

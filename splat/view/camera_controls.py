@@ -21,6 +21,8 @@ THIS_PICTURE: Final = "this picture's"
 """The direction that is up in the picture at the time of the choice."""
 UPS: Final = (AS_OPENED, UPSIDE_DOWN, *UP, THIS_PICTURE)
 """What a page may choose to be up."""
+_DEEP: Final = 1e7
+"""How many times as far as its near plane a page's own far plane is."""
 
 
 class CameraControls:
@@ -107,6 +109,7 @@ def point(camera: viser.CameraHandle | viser.InitialCameraConfig, atomic: Callab
         if hasattr(camera, "up_direction"):
             camera.up_direction = _triple(aim.up)
         camera.fov = aim.fov
+        camera.near, camera.far = aim.near, _DEEP * aim.near
 
 
 def slider_degrees(fov: float) -> int:

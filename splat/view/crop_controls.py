@@ -116,8 +116,9 @@ def slider_ends(scene: Gaussians) -> tuple[Corner, Corner]:
     """The corners of the largest box that sliders give: half as much again, on each side, as `Gaussians.bounds`."""
     offset = torch.tensor(scene.offset, dtype=torch.float64)
     lower, upper = (corner.double().cpu() + offset for corner in scene.bounds())
-    # At least what float64 tells apart there.
-    more = torch.maximum((upper - lower) / 2, (1e-9 * torch.maximum(lower.abs(), upper.abs())).clamp_min(1e-6))
+    # At least what float64 tells apart there, and a little of what the scene extends elsewhere.
+    least = 1e-9 * torch.maximum(lower.abs(), upper.abs())
+    more = torch.maximum((upper - lower) / 2, least.clamp_min(1e-6 * float((upper - lower).max()) or 1e-6))
     (x0, x1), (y0, y1), (z0, z1) = map(_short, (lower - more).tolist(), (upper + more).tolist())
     return (x0, y0, z0), (x1, y1, z1)
 

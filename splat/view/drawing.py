@@ -97,7 +97,7 @@ def depth_as_grey(depth: Tensor, alpha: Tensor) -> Tensor:
         return torch.zeros_like(depth)
     ordered = values.sort().values
     near, far = (float(ordered[round(share * (len(ordered) - 1))]) for share in (0.01, 0.99))
-    distance = ((depth - near) / max(far - near, 1e-12)).clamp(0, 1)
+    distance = ((depth - near) / max(far - near, 1e-30)).clamp(0, 1)
     return torch.where(covered, 1 - 0.9 * distance, 0.0)
 
 

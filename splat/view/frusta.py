@@ -63,7 +63,7 @@ def clicked_frustum(corners: Tensor, camera: Camera, across: float, down: float)
     size = torch.tensor([camera.width, camera.height], dtype=torch.float64)
     places = corners @ camera.viewmat[:3, :3].double().T + camera.viewmat[:3, 3].double()
     pixels = places @ camera.K.double().T
-    shares = pixels[..., :2] / pixels[..., 2:].clamp_min(1e-12) / size
+    shares = pixels[..., :2] / pixels[..., 2:].clamp_min(1e-30) / size
     click = torch.tensor([across, down], dtype=torch.float64)
     low, high = shares.amin(dim=1), shares.amax(dim=1)
     hit = (places[..., 2] > camera.near).all(dim=1)

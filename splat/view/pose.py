@@ -46,6 +46,8 @@ class Aim(NamedTuple):
     up: Numbers
     fov: float
     """Radians that the height covers."""
+    near: float
+    """Where the page begins to draw what it draws by itself."""
 
 
 def camera_of(pose: Pose, near: float) -> Camera:
@@ -98,4 +100,4 @@ def aim_of(camera: Camera, up: Numbers | None, around: Numbers) -> Aim:
     look_at = position + max(depth, camera.near) * forward
     fov = 2 * math.atan(camera.height / (2 * float(camera.K[1, 1])))
     upright = tuple((-turn[1]).tolist()) if up is None else up
-    return Aim(tuple(position.tolist()), tuple(look_at.tolist()), upright, fov)
+    return Aim(tuple(position.tolist()), tuple(look_at.tolist()), upright, fov, camera.near)
