@@ -79,9 +79,12 @@ def test_values_after_activation(tmp_path: Path) -> None:
     read_quietly(ply(tmp_path / "a.ply", {name: value[:10] for name, value in values.items()}))
 
 
-def test_points_with_colours_are_no_reason_to_doubt(tmp_path: Path) -> None:
+def test_points_with_colours_are_named_and_nothing_else_is_doubted(tmp_path: Path) -> None:
     names = ("x", "y", "z", "nx", "ny", "nz", "red", "green", "blue", "alpha", "quality")
-    read_quietly(ply(tmp_path / "a.ply", dict.fromkeys(names, np.linspace(0, 1, 20))))
+    path = ply(tmp_path / "a.ply", dict.fromkeys(names, np.linspace(0, 1, 20)))
+    with pytest.warns(UserWarning, match="a point cloud, whose points have no sizes") as caught:
+        read_scene(path)
+    assert len(caught) == 1
     write_scene(tmp_path / "b.ply", some_scene())
     read_quietly(tmp_path / "b.ply")
 

@@ -15,6 +15,7 @@ from ..ops.rendering import rasterization
 from ..photos.pictures import check_unpacking, opened_picture, picture_header, read_resized
 from ..scene.builtin import knot_scene
 from ..scene.camera import orbit
+from ..scene.colors import unit_colors
 from ..scene.gaussians import SceneError
 from ..scene.npz import read_npz
 from .fit_memory import UNLIMITED, FitMemory, check_fitting
@@ -32,7 +33,7 @@ def read_views(paths: Sequence[Path], points: int, seed: int, memory: FitMemory 
 
     - None: the built-in scene, rendered from cameras around it.
     - One SCENE.npz: `images` [C, H, W, 3], `viewmats` [C, 4, 4] and `Ks` [C, 3, 3], and optionally `points` [P, 3] and
-      their `colors` [P, 3]. Images and colours are uint8, or floating-point from 0 to 1.
+      their `colors` [P, 3]. Images and colours are integers up to their type's maximum, or floating-point from 0 to 1.
     - One picture: with an assumed camera.
 
     If there are no points, `points` random ones are drawn.
@@ -156,12 +157,9 @@ def _seen_points(viewmats: Tensor, points: int, generator: torch.Generator) -> T
 
 
 def _as_colors(values: npt.NDArray[np.generic], what: str) -> Tensor:
-    """Values from 0 to 1, from bytes or floating-point numbers."""
-    if values.dtype == np.uint8:
-        return torch.from_numpy(values.astype(np.float32) / 255)
-    if values.dtype.kind != "f":
-        raise SceneError(f"{what} must be uint8, or floating-point from 0 to 1; found {values.dtype}")
-    return _as_floats(values, what).clamp(0, 1)
+    """Values from 0 to 1, from integers or floating-point numbers."""
+    _as_floats(values, what)
+    return torch.from_numpy(unit_colors(values, values.dtype)).clamp(0, 1)
 
 
 def _as_doubles(values: npt.NDArray[np.generic], what: str) -> Tensor:

@@ -102,7 +102,7 @@ def pictures_exist(source: Path, paths: Sequence[Path]) -> list[bool]:
 
 def read_cloud(path: Path) -> tuple[Floats, npt.NDArray[np.uint8]]:
     """The points [P, 3] of a PLY file and their colours [P, 3]; raises as `read_ply`."""
-    scene = read_ply(path)
+    scene = read_ply(path, only_points=True)
     colors = (0.5 + SH_C0 * scene.sh[:, 0]).clamp(0, 1).mul(255).round().byte()
     return scene.coordinates.numpy(), colors.numpy()
 

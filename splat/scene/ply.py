@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from .colors import unit_colors
 from .compressed_ply import is_compressed, read_compressed
 from .file_input import scene_file, usable
 from .gaussians import SH_C0, Gaussians, SceneError
@@ -22,8 +23,10 @@ from .ply_rows import Array, Vertices, read_vertices
 from .ply_warnings import warnings_of
 
 
-def read_ply(path: str | Path) -> Gaussians:
+def read_ply(path: str | Path, only_points: bool = False) -> Gaussians:
     """Read the Gaussians of a PLY file, activated, on the CPU.
+
+    With `only_points`, their sizes do not matter: there is no warning if the file has none.
 
     The properties of the element `vertex` are found by name, in any order and of any scalar type; unknown ones and
     other elements are ignored. These are the properties, and what is used if they are missing:
@@ -33,8 +36,8 @@ def read_ply(path: str | Path) -> Gaussians:
       they are spheres, and without any they are spheres whose size is chosen by the density of the points.
     - `rot_0..3`: quaternions w, x, y, z; otherwise no rotation.
     - `opacity`: logits, may be infinite; otherwise opaque.
-    - `f_dc_0..2`: constant SH coefficients; otherwise `red`, `green`, `blue` (0 to 255, or 0 to 1 if floating-point),
-      otherwise grey.
+    - `f_dc_0..2`: constant SH coefficients; otherwise `red`, `green`, `blue` (as `unit_colors` reads them), otherwise
+      grey.
     - `f_rest_0..`: the higher SH coefficients, all of red, then green, then blue: 9, 24, 45 or 72; otherwise none.
 
     Compressed files of SuperSplat are read too; `compressed_ply.py` describes them, and `ply_comments.py` what comments
@@ -56,7 +59,7 @@ def read_ply(path: str | Path) -> Gaussians:
             file.seek(0)
             vertices = read_vertices(file, _choose)
             gaussians = _to_gaussians(vertices)
-            for phrase in warnings_of(header, vertices):
+            for phrase in warnings_of(header, vertices, only_points):
                 warnings.warn(f"{path}: {phrase}", stacklevel=2)
     return usable(commented(gaussians, header.comments), path)
 
@@ -141,9 +144,11 @@ def _coefficients(vertices: Vertices, n: int) -> Array:
     if "f_dc_0" in columns:
         constant = _stack(columns, _CONSTANT)
     elif "red" in columns:
-        values = _stack(columns, _COLOR)
-        is_bytes = "red" in vertices.integers or values.max(initial=0) > 1
-        constant = (values / np.float32(255 if is_bytes else 1) - np.float32(0.5)) / np.float32(SH_C0)
+        kinds = sorted({vertices.types[name] for name in _COLOR})
+        if len(kinds) > 1:
+            raise SceneError(f"red, green and blue must be of one type, found {listed(kinds)}")
+        colors = unit_colors(_stack(columns, _COLOR), np.dtype(kinds[0]))
+        constant = (colors - np.float32(0.5)) / np.float32(SH_C0)
     else:
         constant = np.zeros((n, 3), np.float32)
     rest = sum(name.startswith("f_rest_") for name in columns)

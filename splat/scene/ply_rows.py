@@ -37,8 +37,8 @@ class Vertices(NamedTuple):
     """[N, 3], the values of x, y and z: those of a map need more digits than float32 has."""
     columns: dict[str, Array]
     """The values of each other property."""
-    integers: frozenset[str]
-    """Properties that are integers in the file."""
+    types: dict[str, str]
+    """Theirs in the file, in numpy's notation."""
     left: int
     """Bytes of a binary file behind all that its header declares; 0 if lists follow, whose sizes are not known."""
 
@@ -124,7 +124,7 @@ def read_vertices(file: BinaryIO, choose: Callable[[list[str]], Container[str]])
     return Vertices(
         tables.centres,
         dict(zip(names, tables.others.T, strict=True)),
-        frozenset(name for name in names if vertex.properties[place[name]].type[0] != "f"),
+        {name: vertex.properties[place[name]].type for name in names},
         _left(body, elements[index + 1 :]) if byte_order else 0,
     )
 

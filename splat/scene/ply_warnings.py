@@ -20,14 +20,16 @@ _FEW: Final = 10
 """So many Gaussians may have any values."""
 
 
-def warnings_of(header: Header, vertices: Vertices) -> Iterator[str]:
-    """A phrase for each."""
+def warnings_of(header: Header, vertices: Vertices, only_points: bool) -> Iterator[str]:
+    """A phrase for each; with `only_points`, none about what other values than these are not there."""
     (vertex,) = (element for element in header.elements if element.name == "vertex")
     names = [prop.name for prop in vertex.properties]
     for name, what, near in _NEAR_NAMES:
         others = [other for other in names if near.search(other)]
         if others and name not in vertices.columns:
             yield f"{what} are not read: {name} and its like are required, found {listed(others)}; rename these"
+        elif name == "scale_0" and name not in vertices.columns and vertex.rows and not only_points:
+            yield _without_sizes(vertices)
     if vertices.left >= max(vertex.rows, 1):
         yield _longer(vertex, vertices.left)
     opacities, scales = (
@@ -40,6 +42,15 @@ def warnings_of(header: Header, vertices: Vertices) -> Iterator[str]:
                 "opacity and scale_0 to scale_2 are read as logits and logarithms, found values from 0 to 1 and values "
                 "above 0 alone: they may have been written after activation, and everything looks alike then"
             )
+
+
+def _without_sizes(vertices: Vertices) -> str:
+    bare = not {"rot_0", "opacity", "f_dc_0"} & {*vertices.columns}
+    return (
+        f"{'a point cloud, whose points have' if bare else 'the Gaussians have'} no sizes: scale_0 to scale_2 are "
+        "required, found none; balls of a guessed size are drawn, half as large as the points are apart"
+        f"{'; `splat fit` makes a scene of photographs and such points' if bare else ''}"
+    )
 
 
 def _longer(vertex: Element, left: int) -> str:

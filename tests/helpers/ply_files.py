@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 FORMATS = {"ascii": "", "binary_little_endian": "<", "binary_big_endian": ">"}
-TYPES = {"float": "f4", "double": "f8", "uchar": "u1", "short": "i2", "int": "i4"}
+TYPES = {"float": "f4", "double": "f8", "uchar": "u1", "short": "i2", "ushort": "u2", "int": "i4"}
 NAMES = [
     *["x", "y", "z"],
     *(f"f_dc_{i}" for i in range(3)),

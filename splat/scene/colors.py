@@ -1,0 +1,30 @@
+"""Colours of any type of number as numbers from 0 to 1."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+BYTE, WORD = 255, 65535
+_OF_FLOATS: Final = (1, BYTE, WORD)
+"""What may be the brightest value of floating-point colours."""
+
+
+def unit_colors(values: npt.NDArray[Any], kind: np.dtype[Any]) -> npt.NDArray[np.float32]:
+    """Colours of numbers that were of type `kind`, where 1 is the brightest; a few may exceed it.
+
+    The largest number of an integer type is the brightest. Those of 16 bits and more, none of which exceeds a byte's
+    (or of 32 bits, 16 bits'), are taken for such ones in a type that is too wide. Floating-point ones are from 0 to 1,
+    unless most of those above 0 say otherwise.
+    """
+    if kind.kind == "f":
+        above = np.asarray(values)[np.asarray(values) > 0]
+        brightest = next((most for most in _OF_FLOATS if 2 * np.count_nonzero(above > most) <= len(above)), WORD)
+    else:
+        widest = int(np.iinfo(kind).max)
+        largest = values.max(initial=0)
+        brightest = next((most for most in (BYTE, WORD) if most < widest and largest <= most), widest)
+    found: npt.NDArray[np.float32] = values.astype(np.float32) / np.float32(brightest)
+    return found
