@@ -5,17 +5,21 @@ from __future__ import annotations
 import json
 import math
 import shlex
+import shutil
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import photographs
 import pytest
 import torch
+from fit_runs import run
 from PIL import Image
 
 from splat.fit.held_out import HoldOut
 from splat.fit.photograph_views import photograph_views
+from splat.fit.views import Views
 from splat.photos.folders import check_no_capture, read_capture
 from splat.scene.gaussians import SceneError
 
@@ -83,6 +87,78 @@ def test_lists_of_nerfstudio_say_what_is_held_out(tmp_path: Path) -> None:
         views = photograph_views(read_capture(folder), 50, 0)
     assert HoldOut().choose(views) == [7, 8, 9]
     assert HoldOut(every=5).choose(views) == [0, 5]
+
+
+def read_with_lists(folder: Path, **lists: list[str]) -> tuple[Views, list[str]]:
+    """A capture of ten pictures with these lists, and the warnings."""
+    photographs.transforms_folder(folder, changes=lists)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        views = photograph_views(read_capture(folder), 50, 0)
+    return views, [str(warning.message) for warning in caught]
+
+
+def test_lists_that_are_stale_are_named(tmp_path: Path) -> None:
+    names = [f"images/{index:02}.png" for index in range(10)]
+    views, said = read_with_lists(
+        tmp_path / "a", train_filenames=names[:5], test_filenames=[*names[5:7], "images/z.png"]
+    )
+    assert views.names == tuple(f"{index:02}.png" for index in range(7))
+    assert HoldOut().choose(views) == [5, 6]
+    assert len(said) == 2
+    assert said[0].endswith("train_filenames and test_filenames name 1 pictures that no frame has: images/z.png")
+    assert "3 of its 10 pictures are in none of train_filenames, " in said[1]
+    assert "left out: images/07.png, images/08.png, images/09.png; " in said[1]
+    views, said = read_with_lists(tmp_path / "b", train_filenames=["images/z.png"])
+    assert (len(views), len(said)) == (10, 1), "lists of which nothing is there"
+    views, said = read_with_lists(tmp_path / "c", test_filenames=names[:2])
+    assert (HoldOut().choose(views), said) == ([0, 1], []), "the others are to be trained on"
+
+
+@pytest.mark.parametrize(
+    "form", ["./images/{}.png", "{}.png", "a/images/{}.png", "images\\{}.png", "images/x/../{}", "{}"]
+)
+def test_lists_may_name_pictures_in_another_way(tmp_path: Path, form: str) -> None:
+    names = [form.format(f"{index:02}") for index in range(10)]
+    views, said = read_with_lists(tmp_path / "a", train_filenames=names[:8], test_filenames=names[8:])
+    assert (HoldOut().choose(views), said) == ([8, 9], [])
+
+
+@pytest.mark.parametrize("form", ["other/{}.png", "images/{}.jpg", "x{}.png"])
+def test_lists_of_other_pictures_are_not_taken_for_these(tmp_path: Path, form: str) -> None:
+    views, said = read_with_lists(tmp_path / "a", test_filenames=[form.format(f"{index:02}") for index in range(10)])
+    assert not any(views.held_out)
+    assert len(said) == 1
+    assert "10 pictures that no frame has" in said[0]
+
+
+def test_a_picture_is_never_both_fitted_to_and_held_out(tmp_path: Path) -> None:
+    folder = photographs.colmap_folder(tmp_path / "a")
+    shutil.copy(folder / "images" / "03.png", folder / "images" / "00.png")
+    Image.open(folder / "images" / "07.png").save(folder / "images" / "05.png", compress_level=0)
+    views = photograph_views(read_capture(folder), 50, 0)
+    same = r"4 of 10 pictures are there more than once: 00\.png = 03\.png, 05\.png = 07\.png; "
+    (tmp_path / "names.txt").write_text("05.png\n01.png")
+    for hold_out, expected in (
+        (HoldOut(), [0, 3]),  # the first of eight different ones
+        (HoldOut(every=4), [0, 3, 5, 7]),  # 0, 1, 2, 4, 5, 6, 8, 9
+        (HoldOut(names=tmp_path / "names.txt"), [1, 5, 7]),
+    ):
+        with pytest.warns(UserWarning, match=same) as caught:
+            assert hold_out.choose(views) == expected
+        assert len(caught) == 1
+    with pytest.warns(UserWarning, match=same):
+        assert HoldOut().choose(replace(views, held_out=(None,) * 7 + (True,) + (False,) * 2)) == [5, 7]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert HoldOut(every=0).choose(views) == []
+
+
+def test_the_command_names_pictures_that_are_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = photographs.colmap_folder(tmp_path / "a")
+    shutil.copy(folder / "images" / "03.png", folder / "images" / "00.png")
+    assert run(folder, "-o", tmp_path / "a.ply", "--steps", "2", "--gaussians", "100") == 0
+    assert "warning: 2 of 10 pictures are there more than once: 00.png = 03.png;" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

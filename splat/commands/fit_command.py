@@ -90,8 +90,8 @@ def _fitted(args: argparse.Namespace, shards: Shards, locks: ExitStack) -> int |
         outputs = find_outputs(job)
         with printed_warnings(shown=shards.first):
             views = read_pictures(job, shards)
-        what = f"fitting {job.gaussians} Gaussians to {len(views)} pictures of {pictures_size(views)}"
-        work = prepare_fit(job, views.to(job.device), shards)
+            what = f"fitting {job.gaussians} Gaussians to {len(views)} pictures of {pictures_size(views)}"
+            work = prepare_fit(job, views.to(job.device), shards)
         trainer = work.trainer
         digest = digest_of(trainer) if outputs.checkpoint or shards.count > 1 else ""
         if job.resume and outputs.checkpoint:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import warnings
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +18,8 @@ from .views import Views
 EVERY: Final = 8
 """One picture in this many is held out, if there are that many and nothing else says which: what papers do."""
 _MOST_BYTES: Final = 2**24
+_SAMPLE: Final = 1000
+"""Numbers of a picture that are compared before all of them are."""
 
 
 @dataclass(frozen=True)
@@ -33,13 +37,16 @@ class HoldOut:
         Raises SceneError if no picture is left for one of the two uses, OSError if the file cannot be opened.
         """
         if self.names is not None:
-            return _checked(_named(self.names, views.names), views, f"{self.names}")
+            return _checked(_named(self.names, views.names), same_pictures(views), views, f"{self.names}")
         if self.every is None and any(views.held_out):
-            return _checked([view for view, held_out in enumerate(views.held_out) if held_out], views, "the capture")
+            marked = [view for view, held_out in enumerate(views.held_out) if held_out]
+            return _checked(marked, same_pictures(views), views, "the capture")
         every = EVERY if self.every is None else self.every
         if every == 0 or (self.every is None and len(views) < every):
             return []
-        return _checked(list(range(0, len(views), every)), views, f"--hold-out {every}")
+        alike = same_pictures(views)
+        different = sorted({min(group) for group in alike.values()} | {*range(len(views))} - {*alike})
+        return _checked(different[::every], alike, views, f"--hold-out {every}")
 
 
 def _named(path: Path, names: Sequence[str]) -> list[int]:
@@ -57,7 +64,30 @@ def _named(path: Path, names: Sequence[str]) -> list[int]:
     return [view for view, name in enumerate(names) if name in wanted]
 
 
-def _checked(held_out: list[int], views: Views, what: str) -> list[int]:
+def same_pictures(views: Views) -> dict[int, tuple[int, ...]]:
+    """For each picture that is there more than once, pixel for pixel, the numbers of all that are the same as it."""
+    groups: dict[tuple[object, ...], list[int]] = {}
+    for view, image in enumerate(views.images):
+        few = image.flatten()[:: max(image.numel() // _SAMPLE, 1)]
+        groups.setdefault((*image.shape, few.cpu().numpy().tobytes()), []).append(view)
+    same: dict[bytes, list[int]] = {}
+    for group in groups.values():
+        for view in group if len(group) > 1 else ():
+            pixels = views.images[view].cpu().contiguous().numpy()
+            same.setdefault(hashlib.sha256(pixels.tobytes()).digest(), []).append(view)
+    return {view: tuple(group) for group in same.values() if len(group) > 1 for view in group}
+
+
+def _checked(chosen: list[int], alike: dict[int, tuple[int, ...]], views: Views, what: str) -> list[int]:
+    """The pictures that are held out: those that were chosen, and any that are the same."""
+    held_out = sorted({view for one in chosen for view in alike.get(one, (one,))})
+    if alike:
+        groups = [" = ".join(views.name(view) for view in group) for group in dict.fromkeys(alike.values())]
+        warnings.warn(
+            f"{len(alike)} of {len(views)} pictures are there more than once: {listed(groups)}; those that are the "
+            f"same are all fitted to or all held out, which {len(held_out)} are",
+            stacklevel=3,
+        )
     if not 0 < len(held_out) < len(views):
         raise SceneError(
             f"{what}: pictures to fit to and pictures to measure by are required, found {len(held_out)} of "

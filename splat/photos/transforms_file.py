@@ -27,6 +27,7 @@ from .distortion import PANORAMA, POLYNOMIAL
 from .lens_models import LENS_MODELS, Lens, lens_of
 from .name_matching import find_files
 from .pictures import picture_size
+from .splits import SPLITS, uses_of
 
 _MOST_FRAMES: Final = 100_000
 _LIMITS: Final = JsonLimits(2**26, nests=10 * _MOST_FRAMES, values=60 * _MOST_FRAMES)
@@ -45,8 +46,7 @@ _OF_FRAMES: Final = frozenset(
     )
 )
 """Names of values that are used, of a frame; a file's hold for all of its frames."""
-_SPLITS: Final = ("train_filenames", "val_filenames", "test_filenames")
-_OF_FILES: Final = _OF_FRAMES | {"frames", "ply_file_path", *_SPLITS}
+_OF_FILES: Final = _OF_FRAMES | {"frames", "ply_file_path", *SPLITS}
 _HIGHER: Final = ("k4", "k5", "k6")
 """Coefficients that mean one thing to COLMAP's FULL_OPENCV and another to Nerfstudio."""
 _ENDINGS: Final = ("", ".png", ".jpg", ".jpeg", ".JPG")
@@ -117,7 +117,6 @@ def _frames(path: Path, values: dict[str, Any], folder: CaptureFolder, held_out:
         raise SceneError(f"{path}: frames, a list of pictures, required, found {listed(sorted(values))}")
     if len(frames) > _MOST_FRAMES:
         raise SceneError(f"{path}: at most {_MOST_FRAMES} frames are required, found {len(frames)}")
-    held = _held_out(values)
     pictures: dict[str, str] = {}
     masks: dict[str, str] = {}
     for index, frame in enumerate(frames):
@@ -126,17 +125,10 @@ def _frames(path: Path, values: dict[str, Any], folder: CaptureFolder, held_out:
         if "mask_path" in frame:
             masks.setdefault(_name(frame, "mask_path", "the name of its mask", what), what)
     found, found_masks = (find_files(path, folder, names, _ENDINGS) for names in (pictures, masks))
-    for frame in frames:
+    uses = uses_of(path, values, list(pictures))
+    for frame in (frame for frame in frames if frame["file_path"] in uses):
         name, mask = frame["file_path"], found_masks[frame["mask_path"]] if "mask_path" in frame else None
-        in_list = name in held if held is not None else None
-        yield _Frame(found[name], mask, ChainMap(frame, values), in_list if held_out is None else held_out)
-
-
-def _held_out(values: Mapping[str, Any]) -> frozenset[str] | None:
-    """The pictures that the file's own lists, which Nerfstudio has, hold out; None if it has none."""
-    lists = {split: values[split] for split in _SPLITS if isinstance(values.get(split), list)}
-    others = (names for split, names in lists.items() if split != _SPLITS[0])
-    return frozenset(name for names in others for name in names if isinstance(name, str)) if lists else None
+        yield _Frame(found[name], mask, ChainMap(frame, values), uses[name] if held_out is None else held_out)
 
 
 def _photograph(frame: _Frame, source: Path) -> Photograph:
