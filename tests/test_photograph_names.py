@@ -5,20 +5,40 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 import unicodedata
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 
 import photographs
 import pytest
 from PIL import Image
 
 from splat.fit.photograph_views import photograph_views
+from splat.photos.capture import CaptureFolder
 from splat.photos.folders import read_capture
+from splat.photos.name_matching import find_files
 from splat.scene.gaussians import SceneError
 
 pytestmark = pytest.mark.once
+
+
+CLOUD = """\
+ply
+format ascii 1.0
+element vertex 2
+property float x
+property float y
+property float z
+property uchar red
+property uchar green
+property uchar blue
+end_header
+0 0 0 9 8 7
+0.1 0 0 255 0 0
+"""
 
 
 def said_while_reading(folder: Path, images: Path | None = None) -> tuple[list[str], list[str]]:
@@ -144,6 +164,135 @@ def test_a_name_that_was_looked_for_leads_no_further_than_others(tmp_path: Path)
         read_capture(folder)
 
 
+UPWARDS: dict[str, Callable[[str], str]] = {
+    "upwards": lambda name: f"../{name}",
+    "upwards on Windows": lambda name: "..\\" + name.replace("/", "\\"),
+    "there and back": lambda name: f"../images/../{name}",
+    "by another way": lambda name: f"a/../../{name}",
+    "by its own name": lambda name: f"../../c/{name}",
+}
+
+
+@pytest.mark.parametrize("way", UPWARDS)
+def test_a_list_of_pictures_beside_their_folder(tmp_path: Path, way: str) -> None:
+    whole = tmp_path / "c"
+    photographs.transforms_folder(whole / "nerf", changes={"ply_file_path": UPWARDS[way]("a.ply")})
+    (whole / "nerf" / "images").rename(whole / "images")
+    (whole / "a.ply").write_text(CLOUD)
+    renamed(whole / "nerf", UPWARDS[way])
+    names, said = said_while_reading(whole)
+    assert names == [f"images/{index:02}.png" for index in range(10)]
+    assert said[0] == f"{whole}: the cameras are those of the folder {whole / 'nerf'} in it"
+    assert (len(said) == 1) == ("\\" not in UPWARDS[way](""))
+    # Alone, it leads out of what was given, and the message says what works.
+    for given in (whole / "nerf", whole / "nerf" / "transforms.json"):
+        with pytest.raises(SceneError, match=r"ply_file_path: the name of a file inside .*nerf is required") as raised:
+            read_capture(given)
+        command = str(raised.value).partition("to fix: splat fit ")[2].partition(", which")[0]
+        assert said_while_reading(Path(command))[0] == names
+    said_of_all = json.loads((whole / "nerf" / "transforms.json").read_text())
+    del said_of_all["ply_file_path"]
+    photographs.write_transforms(whole / "nerf", said_of_all)
+    with pytest.raises(SceneError, match=r"frame 0: the name of a file inside .*nerf is required, found ") as raised:
+        read_capture(whole / "nerf")
+    option = str(raised.value).partition("add --images ")[2]
+    assert said_while_reading(whole / "nerf", Path(option))[0] == [f"../{name}" for name in names]
+
+
+def test_names_that_lead_upwards_stay_in_the_capture(tmp_path: Path) -> None:
+    whole = tmp_path / "c"
+    photographs.transforms_folder(whole / "nerf")
+    (whole / "nerf" / "images").rename(tmp_path / "images")
+    for name in ("../../images", "../x/../../images", "..//../images", "images/../../../images"):
+        renamed(whole / "nerf", lambda old, name=name: f"{name}/{old[-6:]}")  # type: ignore[misc]
+        with pytest.raises(SceneError, match=r"frame 0: the name of a file inside .*c is required, found .*00\.png"):
+            read_capture(whole)
+    # And what they lead to may be a link no more than elsewhere.
+    renamed(whole / "nerf", lambda old: f"../images/{old[-6:]}")
+    (whole / "images").symlink_to(tmp_path / "images")
+    with pytest.raises(SceneError, match=r"a file inside .*c is required, found a link from \.\./images/00\.png to "):
+        read_capture(whole)
+
+
+@pytest.mark.parametrize(
+    "name", ["images/../images/00.png", "./images//00.png", "{}/images/00.png", "../a/images/00.png"]
+)
+def test_names_that_lead_back_into_the_folder_are_its_files(tmp_path: Path, name: str) -> None:
+    folder = photographs.transforms_folder(tmp_path / "a")
+    renamed(folder, lambda old: name.format(folder) if old.endswith("00.png") else old)
+    assert said_while_reading(folder) == ([f"images/{index:02}.png" for index in range(10)], [])
+
+
+@pytest.mark.parametrize("kind", ["colmap", "transforms"])
+def test_pictures_of_another_format(tmp_path: Path, kind: str) -> None:
+    """Programs that remove backgrounds write PNG files for JPEG ones."""
+    made = tmp_path / "a"
+    if kind == "colmap":
+        photographs.colmap_folder(made, binary=False)
+    else:
+        photographs.transforms_folder(made)
+    renamed(made, lambda name: f"{name[:-4]}.JPG")
+    names, said = said_while_reading(made)
+    assert names == [f"images/{index:02}.png" for index in range(10)]
+    (words,) = said
+    assert "10 of its 10 names are not quite those of the files, which are taken: " in words
+    # Of two, neither is taken; nor is a mask.
+    shutil.copy(made / "images" / "03.png", made / "images" / "03.webp")
+    (made / "images" / "masks").mkdir()
+    (made / "images" / "04.png").rename(made / "images" / "masks" / "04.png")
+    said = said_while_reading(made)[1]
+    assert "2 of its 10 pictures are missing and left out: " in " ".join(said)
+
+
+def test_a_mask_is_not_taken_for_a_photograph_nor_a_photograph_for_a_mask(tmp_path: Path) -> None:
+    folder = photographs.transforms_folder(tmp_path / "a")
+    said = json.loads((folder / "transforms.json").read_text())
+    for frame in said["frames"]:
+        frame["mask_path"] = f"/data/masks/{frame['file_path'][-6:]}"
+        frame["file_path"] = f"/data/{frame['file_path']}"
+    photographs.write_transforms(folder, said)
+    with pytest.raises(SceneError, match=r"found only 00\.png for 2 of them, like .*; name the folder that has all of"):
+        read_capture(folder, folder / "images")
+    shutil.copytree(folder / "images", folder / "masks")
+    with pytest.warns(UserWarning, match="20 of its 20 names are not quite"):
+        assert read_capture(folder).photographs[3].mask == folder / "masks" / "03.png"
+    renamed(folder, lambda name: name[-6:])
+    shutil.rmtree(folder / "images")
+    with pytest.raises(SceneError, match="10 of its 10 pictures are missing"):
+        read_capture(folder)
+
+
+def work(count: int, folder: Path) -> int:
+    """Instructions of Python that it takes to look for as many names of as many files, alike but for their case."""
+    folder.mkdir()
+    letters = "abcdefghijklmnop"
+    names = ["".join(c.upper() if i >> at & 1 else c for at, c in enumerate(letters)) for i in range(2 * count)]
+    for name in names[:count]:
+        (folder / f"{name}.png").touch()
+    done = 0
+
+    def count_instructions(frame: FrameType, event: str, _: object) -> object:
+        nonlocal done
+        if "photos" not in frame.f_code.co_filename and not frame.f_code.co_filename.endswith("pathlib.py"):
+            return None
+        frame.f_trace_opcodes = True
+        done += event == "opcode"
+        return count_instructions
+
+    before = sys.gettrace()
+    sys.settrace(count_instructions)
+    try:
+        found = find_files(folder, CaptureFolder(folder), dict.fromkeys(names[count:], "a"), ("", ".png"))
+    finally:
+        sys.settrace(before)
+    assert len(found) == count
+    return done
+
+
+def test_the_work_grows_with_the_names_and_files_and_not_with_their_product(tmp_path: Path) -> None:
+    assert work(128, tmp_path / "b") < 4.5 * work(32, tmp_path / "a")
+
+
 def test_a_message_shows_the_end_of_a_long_name(tmp_path: Path) -> None:
     folder = photographs.transforms_folder(tmp_path / "a")
     renamed(folder, lambda name: f"/home/somebody/with/a/long/name/captures/of/last/year/other/{name}x")
@@ -209,10 +358,7 @@ def test_one_bad_point_of_a_binary_file_is_left_out(tmp_path: Path) -> None:
 def test_points_of_a_ply_file_beside_a_model(tmp_path: Path) -> None:
     folder = photographs.colmap_folder(tmp_path / "a")
     (folder / "sparse" / "0" / "points3D.bin").unlink()
-    lines = ["ply", "format ascii 1.0", "element vertex 2", *(f"property float {name}" for name in "xyz")]
-    lines += [*(f"property uchar {name}" for name in ("red", "green", "blue")), "end_header"]
-    lines += ["0 0 0 9 8 7", "0.1 0 0 255 0 0"]
-    (folder / "sparse" / "0" / "points3D.ply").write_text("\n".join(lines) + "\n")
+    (folder / "sparse" / "0" / "points3D.ply").write_text(CLOUD)
     capture = read_capture(folder)
     assert capture.points.round(6).tolist() == [[0, 0, 0], [0.1, 0, 0]]
     assert capture.colors.tolist() == [[9, 8, 7], [255, 0, 0]]

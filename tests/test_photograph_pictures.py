@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -215,7 +216,9 @@ def test_masks_of_transforms_json_and_of_an_option(tmp_path: Path) -> None:
 def test_masks_that_do_not_belong_to_the_photographs(tmp_path: Path) -> None:
     folder = photographs.colmap_folder(tmp_path / "a")
     masks = with_masks(folder, count=7)
-    with pytest.warns(UserWarning, match=r"masks: no masks for 3 of 10 photographs; they are used whole"):
+    with pytest.warns(
+        UserWarning, match=r"masks: no masks for 3 of 10 photographs; they are used whole: .*07\.png, .*0"
+    ):
         read_capture(folder)
     for path in masks.iterdir():
         path.rename(path.with_name(f"other {path.name}"))
@@ -242,6 +245,72 @@ def test_masks_of_no_use(tmp_path: Path, mask: Any, message: str) -> None:
     Image.fromarray(mask).save(with_masks(folder) / "03.png.png")
     with pytest.raises(SceneError, match=rf"03\.png\.png: {message}"):
         read(folder)
+
+
+def test_a_capture_with_masks_for_some_says_for_which(tmp_path: Path) -> None:
+    """Wherever they are named."""
+    said = photographs.transforms(photographs.cameras(10))
+    folder = photographs.transforms_folder(tmp_path / "a")
+    with_masks(folder).rename(folder / "own")
+    for index, frame in enumerate(said["frames"]):
+        frame |= {"mask_path": f"own/{index:02}.png.png"} if index not in (2, 5, 7) else {}
+    said["frames"][5]["mask_path"] = None
+    said["frames"][7]["mask_path"] = ""
+    photographs.write_transforms(folder, said)
+    words = r"transforms\.json: no masks for 3 of 10 photographs; they are used whole: .*02\.png, .*05\.png, .*07\.png$"
+    with pytest.warns(UserWarning, match=words) as caught:
+        assert sum(photograph.mask is not None for photograph in read_capture(folder).photographs) == 7
+    assert len(caught) == 1
+
+
+def test_masks_of_a_folder_that_is_called_images(tmp_path: Path) -> None:
+    """The capture itself is, and what is beside it is somebody else's."""
+    folder = photographs.colmap_folder(tmp_path / "images")
+    with_masks(folder).rename(tmp_path / "masks")
+    for kind in ("sparse", "images"):
+        for path in (folder / kind / "0" if kind == "sparse" else folder / kind).iterdir():
+            path.rename(folder / path.name)
+    (folder / "images").rmdir()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert all(photograph.mask is None for photograph in read_capture(folder).photographs)
+        (tmp_path / "masks").rename(folder / "masks")
+        assert all(photograph.mask for photograph in read_capture(folder).photographs)
+    (folder / "masks").rename(tmp_path / "masks")
+    (folder / "00.png").rename(tmp_path / "secret.png")
+    (folder / "00.png").symlink_to(tmp_path / "secret.png")
+    with pytest.raises(SceneError, match=r"a file inside .*images is required, found a link"):
+        read_capture(folder)
+
+
+MASKS: dict[str, Callable[[Any], Image.Image]] = {
+    "0 and 1": lambda used: Image.fromarray(used.astype(np.uint8)),
+    "0 and 1 of 16 bits": lambda used: Image.fromarray(used.astype(np.uint16)),
+    "two values": lambda used: Image.fromarray(used),
+    "classes": lambda used: Image.fromarray(np.where(used, np.arange(40) % 7 + 1, 0).astype(np.uint8)),
+    "one dark colour": lambda used: Image.fromarray(np.where(used[..., None], (0, 0, 1), 0).astype(np.uint8)),
+    "palette": lambda used: paletted(used.astype(np.uint8)),
+}
+
+
+def paletted(indices: Any) -> Image.Image:
+    picture = Image.fromarray(indices).convert("P")
+    picture.putpalette([0, 0, 0, 0, 0, 90])
+    return picture
+
+
+@pytest.mark.parametrize("kind", MASKS)
+def test_anything_but_0_of_a_mask_keeps(tmp_path: Path, kind: str) -> None:
+    used = np.broadcast_to(np.arange(40) >= 20, (30, 40))
+    MASKS[kind](used).save(tmp_path / "a.png")
+    assert np.array_equal(read_mask(tmp_path / "a.png", (40, 30)), used)
+
+
+def test_a_mask_of_a_format_that_loses_details(tmp_path: Path) -> None:
+    used = np.broadcast_to(np.arange(40) >= 19, (30, 40))
+    Image.fromarray(used.astype(np.uint8) * 255).save(tmp_path / "a.jpg", quality=70)
+    assert np.asarray(Image.open(tmp_path / "a.jpg"))[:, :19].any()
+    assert np.array_equal(read_mask(tmp_path / "a.jpg", (40, 30)), used)
 
 
 def test_a_mask_is_made_smaller_to_what_it_is_mostly(tmp_path: Path) -> None:

@@ -47,29 +47,46 @@ class Capture:
     colors: npt.NDArray[np.uint8]
 
 
+LONGEST_NAME: Final = 4096
+"""Letters of a file's path, on Linux its bytes."""
 NO_POINTS: Final = (np.zeros((0, 3)), np.zeros((0, 3), np.uint8))
 
 
 class CaptureFolder:
     """A folder whose files are named by untrusted data: no name and no link may lead out of it."""
 
-    def __init__(self, folder: Path, within: Path | None = None, option: str = "") -> None:
+    def __init__(
+        self, folder: Path, within: Path | None = None, option: str = "", upwards: bool = False, named: bool = False
+    ) -> None:
         """Links may lead to anywhere in `within`, which is the folder itself if it is not given.
 
-        `option` is that of the command by which its user can name another folder.
+        `upwards`: so may names. `option` is that of the command by which its user can name another folder; `named`:
+        this one was named by it.
         """
-        self.path = folder
+        self.path, self.option, self.named = folder, option, named
+        self.reach = within if within and upwards else folder
+        """The folder that names may lead to."""
         self._remedy = f"copy it there, or name its folder with {option}" if option else "copy it there"
         self._root = os.path.realpath(within or folder)
+        self._deeper = folder.relative_to(self.reach)
+        self._roots = (normal(self.reach), Path(os.path.realpath(self.reach)))
+
+    def inside(self, name: str) -> Path | None:
+        """The path of this name; None if it leads out. Decided by the name alone: nothing outside is looked at."""
+        if not name.strip() or not _is_usable(name):
+            return None
+        for root in self._roots:
+            path = normal(root / self._deeper / name)
+            if path.is_relative_to(root):
+                return self.reach / path.relative_to(root)
+        return None
 
     def file(self, name: str, what: str) -> Path:
         """The path of this name; SceneError if it lies outside. The file need not exist."""
-        path = Path(name)
-        if not name.strip() or not _is_encodable(name) or path.anchor or ".." in path.parts:
-            raise SceneError(f"{what}: the name of a file inside {self.path} is required, found {name_end(name)}")
-        path = self.path / name
-        target = Path(os.path.realpath(path))
-        if not target.is_relative_to(self._root):
+        path = self.inside(name)
+        if path is None:
+            raise SceneError(f"{what}: the name of a file inside {self.reach} is required, found {name_end(name)}")
+        if os.path.lexists(path) and not (target := Path(os.path.realpath(path))).is_relative_to(self._root):
             raise SceneError(
                 f"{what}: a file inside {self._root} is required, found a link from {name_end(name)} to {target}; "
                 f"{self._remedy}"
@@ -77,10 +94,15 @@ class CaptureFolder:
         return path
 
 
-def _is_encodable(name: str) -> bool:
+def normal(path: Path) -> Path:
+    """An absolute path without `..`, found without a look at what is there."""
+    return Path(os.path.normpath(path.absolute()))
+
+
+def _is_usable(name: str) -> bool:
     """Whether a file can have this name."""
     try:
-        return b"\0" not in os.fsencode(name)
+        return len(name) <= LONGEST_NAME and b"\0" not in os.fsencode(name)
     except UnicodeEncodeError:
         return False
 
@@ -98,6 +120,17 @@ def pictures_exist(source: Path, paths: Sequence[Path]) -> list[bool]:
     if missing:
         warnings.warn(f"{words} and left out: {listed(missing)}", stacklevel=4)
     return there
+
+
+def say_unmasked(capture: Capture, source: Path) -> None:
+    """Warn about `source` if some photographs have a mask, wherever it was found, and others have none."""
+    without = [name_end(str(photograph.path)) for photograph in capture.photographs if not photograph.mask]
+    if 0 < len(without) < len(capture.photographs):
+        warnings.warn(
+            f"{source}: no masks for {len(without)} of {len(capture.photographs)} photographs; they are used "
+            f"whole: {listed(without)}",
+            stacklevel=4,
+        )
 
 
 def read_cloud(path: Path) -> tuple[Floats, npt.NDArray[np.uint8]]:

@@ -10,7 +10,7 @@ from typing import Final
 
 from ..scene.gaussians import SceneError
 from ..scene.names import listed
-from .capture import Capture, CaptureFolder, Photograph
+from .capture import Capture, CaptureFolder, Photograph, normal, say_unmasked
 from .colmap_model import find_model, has_model, read_model
 from .other_layouts import advice, entries, pictures_in
 from .panoramas import without_panoramas
@@ -63,32 +63,37 @@ def read_capture(path: Path, pictures: Path | None = None, masks: Path | None = 
         if folder is not None and not folder.is_dir():
             raise SceneError(f"{folder}: a folder of pictures is required for {option}, found none")
     capture, beside = _read(path, pictures)
-    if masks is not None:
-        capture = _masked(capture, masks, required=True)
-    elif (beside / _MASKS).is_dir():
-        capture = _masked(capture, beside / _MASKS, required=False)
+    folder = masks or next((place for parent in beside if (place := parent / _MASKS).is_dir()), None)
+    if folder is not None:
+        capture = _masked(capture, folder, required=masks is not None)
+    say_unmasked(capture, folder or capture.source)
     return without_panoramas(capture)
 
 
-def _read(path: Path, pictures: Path | None) -> tuple[Capture, Path]:
-    """The capture, and the folder that masks lie in."""
+def _read(path: Path, pictures: Path | None) -> tuple[Capture, tuple[Path, ...]]:
+    """The capture, and the folders that masks may lie in."""
     if not path.is_dir():
-        return read_transforms(path, pictures), path.parent
+        return read_transforms(path, pictures), (path.parent,)
     chosen = _chosen(path, pictures)
     if (chosen / _TRANSFORMS).exists():
-        return read_transforms(CaptureFolder(chosen, path).file(_TRANSFORMS, f"{path}"), pictures), chosen
+        file = CaptureFolder(chosen, path).file(_TRANSFORMS, f"{path}")
+        return read_transforms(file, pictures, path), (chosen, path)
     if (chosen / _TRAIN).exists():
-        return _read_splits(CaptureFolder(chosen, path), pictures), chosen
+        return _read_splits(CaptureFolder(chosen, path), pictures, path), (chosen, path)
     model = find_model(chosen)
     if model is None:
         raise SceneError(
             f"{path}: photographs with cameras are required: COLMAP's cameras, images and points3D in the folder, in "
             f"sparse/0 or in sparse, a {_TRANSFORMS} or a {_TRAIN}; found {advice(path)}"
         )
-    folder = _images(path, chosen, model) if pictures is None else CaptureFolder(pictures, option="--images")
+    folder, beside = (
+        _images(path, chosen, model)
+        if pictures is None
+        else (CaptureFolder(pictures, option="--images", named=True), pictures.parent)
+    )
     capture = read_model(CaptureFolder(model, path), folder)
     _say_unused(capture, folder.path)
-    return capture, folder.path.parent
+    return capture, (beside,)
 
 
 def _chosen(path: Path, pictures: Path | None) -> Path:
@@ -131,13 +136,13 @@ def _say_unused(capture: Capture, folder: Path) -> None:
         )
 
 
-def _read_splits(folder: CaptureFolder, pictures: Path | None) -> Capture:
+def _read_splits(folder: CaptureFolder, pictures: Path | None, within: Path) -> Capture:
     train, *found = (
         folder.file(name, f"{folder.path}") for name in (_TRAIN, *_HELD_OUT) if (folder.path / name).exists()
     )
     for other in found[1:]:
         warnings.warn(f"{other}: not used, {found[0]} is what the scene is measured by", stacklevel=3)
-    return read_splits({train: False, **dict.fromkeys(found[:1], True)}, pictures)
+    return read_splits({train: False, **dict.fromkeys(found[:1], True)}, pictures, within)
 
 
 def _masked(capture: Capture, folder: Path, required: bool) -> Capture:
@@ -148,16 +153,11 @@ def _masked(capture: Capture, folder: Path, required: bool) -> Capture:
         photograph if photograph.mask else replace(photograph, mask=_mask(within, photograph))
         for photograph in capture.photographs
     ]
-    without = sum(not photograph.mask for photograph in found)
-    if without == len(found) > 0:
+    if found and not any(photograph.mask for photograph in found):
         what = f"{folder}: masks with the names of photographs, like {capture.photographs[0].path.name}.png,"
         if required:
             raise SceneError(f"{what} are required for --masks, found none")
         warnings.warn(f"{what} would be used, found none", stacklevel=3)
-    elif without:
-        warnings.warn(
-            f"{folder}: no masks for {without} of {len(found)} photographs; they are used whole", stacklevel=3
-        )
     return replace(capture, photographs=tuple(found))
 
 
@@ -174,14 +174,17 @@ def _mask(folder: CaptureFolder, photograph: Photograph) -> Path | None:
     return None
 
 
-def _images(path: Path, chosen: Path, model: Path) -> CaptureFolder:
+def _images(path: Path, chosen: Path, model: Path) -> tuple[CaptureFolder, Path]:
+    """The folder of a model's pictures, and that which may have one of their masks."""
     place = _place(*dict.fromkeys([chosen, model, *model.absolute().parents[:2], path]))
     if place is None:
         raise SceneError(
             f"{path}: the model's pictures are required in {chosen / _IMAGES[0]}, found no such folder; name it: "
             "--images"
         )
-    return CaptureFolder(place, place.parent, "--images")
+    # A model may be in the folder of its pictures: then this is the capture, and what is beside it is somebody else's.
+    beside = place if normal(path).is_relative_to(normal(place)) else place.parent
+    return CaptureFolder(place, beside, "--images"), beside
 
 
 def _place(*folders: Path) -> Path | None:

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-_PICTURES: Final = (".jpg", ".jpeg", ".png", ".heic", ".tif", ".tiff", ".webp")
+PICTURES: Final = (".jpg", ".jpeg", ".png", ".heic", ".tif", ".tiff", ".webp")
 _MOST_ENTRIES: Final = 100_000
 """Of a folder, that are looked at."""
 _NERFSTUDIO: Final = "Nerfstudio makes a transforms.json of it: ns-process-data"
@@ -34,25 +34,26 @@ def advice(path: Path) -> str:
     for signs, name, command in _KINDS:
         found = next((place for sign in signs if (place := _found(path, sign))), None)
         if found is not None:
-            words = command.format(folder=_word(path), found=_word(found))
+            words = command.format(folder=shell_word(path), found=shell_word(found))
             return f"{name.format(name=found.name)}. {_NERFSTUDIO} {words} --output-dir FOLDER"
     if database := _found(path, ".db"):
         return (
             f"{database.name}, perhaps COLMAP's database, which has no cameras yet: colmap mapper --database_path "
-            f"{_word(database)} --image_path {_word(pictures or 'PICTURES')} --output_path {_word(path / 'sparse')}"
+            f"{shell_word(database)} --image_path {shell_word(pictures or 'PICTURES')} --output_path "
+            f"{shell_word(path / 'sparse')}"
         )
     if pictures:
         return (
             f"{len(pictures_in(pictures))} pictures without cameras. COLMAP computes cameras from pictures: colmap "
-            f"automatic_reconstructor --image_path {_word(pictures)} --workspace_path {_word(path)}; then fit "
-            f"{_word(path)}"
+            f"automatic_reconstructor --image_path {shell_word(pictures)} --workspace_path {shell_word(path)}; then "
+            f"fit {shell_word(path)}"
         )
     return "none, and no pictures"
 
 
 def pictures_in(folder: Path) -> list[Path]:
     """The pictures of a folder, not of those in it, by their names' endings."""
-    return [path for path in entries(folder) if path.suffix.lower() in _PICTURES]
+    return [path for path in entries(folder) if path.suffix.lower() in PICTURES]
 
 
 def entries(folder: Path) -> list[Path]:
@@ -67,6 +68,6 @@ def _found(folder: Path, sign: str) -> Path | None:
     return next((path for path in entries(folder) if path.suffix.lower() == sign), None)
 
 
-def _word(path: Path | str) -> str:
+def shell_word(path: Path | str) -> str:
     """A path as one word of a shell's command."""
     return subprocess.list2cmdline([str(path)]) if sys.platform == "win32" else shlex.quote(str(path))

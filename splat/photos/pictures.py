@@ -25,6 +25,8 @@ Bytes = npt.NDArray[np.uint8]
 PICTURES: Final = ("PNG", "JPEG", "WEBP", "TIFF", "BMP", "GIF", "PPM")
 MOST_PIXELS: Final = 160_000_000
 """Of a picture: a few more than the 151 million of the largest cameras. A file of 20 KB can have as many."""
+_EXACT: Final = ("PNG", "TIFF", "BMP", "GIF", "PPM")
+"""Of these, those that keep each value."""
 BLACK: Final = (0, 0, 0)
 _HEIC_BRANDS: Final = (b"heic", b"heix", b"heim", b"heis", b"mif1", b"msf1")
 """Of the pictures that phones write, which Pillow reads with another package's help."""
@@ -164,13 +166,24 @@ def read_resized(
 
 
 def read_mask(path: Path, size: tuple[int, int], lenses: tuple[Lens, Lens] | None = None) -> npt.NDArray[np.bool_]:
-    """A mask [H, W] of `size`, width and height: false where the picture is black, or nearer to black than to white."""
+    """A mask [H, W] of `size`, width and height: false where the picture is 0, or mostly so, as COLMAP has it.
+
+    A format that loses details has no exact 0: there it is what is nearer to black than to the brightest.
+    """
     with opened_picture(path) as picture:
         check_scans(picture, path)
-        grey = _opaque(_in_8_bits(picture, path), BLACK)[0].convert("L")
+        used = Image.fromarray(_is_kept(picture) * np.uint8(255))
         if lenses:
-            grey = Image.fromarray(undistort(np.asarray(grey), *lenses))
-        return np.array(grey if grey.size == size else grey.resize(size, Image.Resampling.BOX)) > 127
+            used = Image.fromarray(undistort(np.asarray(used), *lenses))
+        return np.array(used if used.size == size else used.resize(size, Image.Resampling.BOX)) > 127
+
+
+def _is_kept(picture: Image.Image) -> npt.NDArray[np.bool_]:
+    if _is_wide(picture):
+        kept: npt.NDArray[np.bool_] = np.asarray(picture) != 0
+        return kept
+    brightest: Bytes = np.asarray(_opaque(picture, BLACK)[0]).max(axis=2)
+    return np.greater(brightest, 0 if picture.format in _EXACT else int(brightest.max()) // 2)
 
 
 def _opaque(picture: Image.Image, background: tuple[int, int, int]) -> tuple[Image.Image, bool]:
@@ -184,9 +197,14 @@ def _opaque(picture: Image.Image, background: tuple[int, int, int]) -> tuple[Ima
     return solid.convert("RGB"), lowest != 255
 
 
+def _is_wide(picture: Image.Image) -> bool:
+    """Whether it is grey with more than 8 bits."""
+    return picture.mode == "F" or picture.mode.startswith("I")
+
+
 def _in_8_bits(picture: Image.Image, path: Path) -> Image.Image:
     """The picture with 8 bits a channel: grey of 16 bits, or of numbers from 0 to 1, is not what Pillow makes of it."""
-    if picture.mode != "F" and not picture.mode.startswith("I"):
+    if not _is_wide(picture):
         return picture
     values = np.asarray(picture)
     most = 1.0 if picture.mode == "F" else 65535.0

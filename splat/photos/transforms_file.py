@@ -64,19 +64,20 @@ class _Frame(NamedTuple):
     held_out: bool | None
 
 
-def read_transforms(path: Path, pictures: Path | None = None) -> Capture:
+def read_transforms(path: Path, pictures: Path | None = None, within: Path | None = None) -> Capture:
     """Read a file whose pictures lie in its folder, or in `pictures`; a warning names what of it is not used.
 
-    So does one about pictures that are missing, up to a half of them.
+    So does one about pictures that are missing, up to a half of them. `within` is the capture's folder, in which names
+    may lead upwards, if that is not the file's.
 
     Raises:
         SceneError: if it is damaged, a camera is not finite or its lens not a known one, or more pictures are missing.
         OSError: if it cannot be opened.
     """
-    return read_splits({path: None}, pictures)
+    return read_splits({path: None}, pictures, within)
 
 
-def read_splits(paths: Mapping[Path, bool | None], pictures: Path | None = None) -> Capture:
+def read_splits(paths: Mapping[Path, bool | None], pictures: Path | None = None, within: Path | None = None) -> Capture:
     """Read several files as one, by their paths and whether their pictures are held out; see `read_transforms`.
 
     None: as the file says, or whoever fits a scene to them.
@@ -86,12 +87,14 @@ def read_splits(paths: Mapping[Path, bool | None], pictures: Path | None = None)
     clouds: list[Path] = []
     for path, held_out in paths.items():
         values = _object(path)
-        frames += _frames(path, values, CaptureFolder(pictures or path.parent, option="--images"), held_out)
+        if values.get("ply_file_path") is not None:
+            clouds.append(_cloud(path, str(values["ply_file_path"]), within))
+        folder = CaptureFolder(
+            pictures or path.parent, None if pictures else within, "--images", upwards=True, named=bool(pictures)
+        )
+        frames += _frames(path, values, folder, held_out)
         unused |= set(values) - _OF_FILES
         unused |= {name for frame in values["frames"] for name in frame} - _OF_FRAMES
-        if "ply_file_path" in values:
-            name = str(values["ply_file_path"])
-            clouds.append(find_files(path, CaptureFolder(path.parent), {name: f"{path}: ply_file_path"})[name])
     source = next(iter(paths))
     frames = list(compress(frames, pictures_exist(source, [frame.picture for frame in frames])))
     masks = [frame.mask for frame in frames if frame.mask]
@@ -102,6 +105,17 @@ def read_splits(paths: Mapping[Path, bool | None], pictures: Path | None = None)
         warnings.warn(f"{source}: not used: {listed(sorted(unused))}", stacklevel=2)
     points, colors = read_cloud(clouds[0]) if clouds else NO_POINTS
     return Capture(source, tuple(sorted(photographs, key=lambda p: str(p.path))), points, colors)
+
+
+def _cloud(path: Path, name: str, within: Path | None) -> Path:
+    what = f"{path}: ply_file_path"
+    found = find_files(path, CaptureFolder(path.parent, within, upwards=True), {name: what})[name]
+    if not found.is_file():
+        raise SceneError(
+            f"{what}, a file of points, is required, found no {name_end(name)}; put it there, or remove ply_file_path: "
+            "Gaussians then start at random places"
+        )
+    return found
 
 
 def _object(path: Path) -> dict[str, Any]:
@@ -117,18 +131,21 @@ def _frames(path: Path, values: dict[str, Any], folder: CaptureFolder, held_out:
         raise SceneError(f"{path}: frames, a list of pictures, required, found {listed(sorted(values))}")
     if len(frames) > _MOST_FRAMES:
         raise SceneError(f"{path}: at most {_MOST_FRAMES} frames are required, found {len(frames)}")
-    pictures: dict[str, str] = {}
-    masks: dict[str, str] = {}
+    names: dict[str, str] = {}
     for index, frame in enumerate(frames):
         what = f"{path}: frame {index}"
-        pictures.setdefault(_name(frame, "file_path", "the name of its picture", what), what)
-        if "mask_path" in frame:
-            masks.setdefault(_name(frame, "mask_path", "the name of its mask", what), what)
-    found, found_masks = (find_files(path, folder, names, _ENDINGS) for names in (pictures, masks))
-    uses = uses_of(path, values, list(pictures))
+        names.setdefault(_name(frame, "file_path", "the name of its picture", what), what)
+        if _has_mask(frame):
+            names.setdefault(_name(frame, "mask_path", "the name of its mask", what), what)
+    found = find_files(path, folder, names, _ENDINGS)
+    uses = uses_of(path, values, [frame["file_path"] for frame in frames])
     for frame in (frame for frame in frames if frame["file_path"] in uses):
-        name, mask = frame["file_path"], found_masks[frame["mask_path"]] if "mask_path" in frame else None
+        name, mask = frame["file_path"], found[frame["mask_path"]] if _has_mask(frame) else None
         yield _Frame(found[name], mask, ChainMap(frame, values), uses[name] if held_out is None else held_out)
+
+
+def _has_mask(frame: Mapping[str, Any]) -> bool:
+    return frame.get("mask_path") not in (None, "")
 
 
 def _photograph(frame: _Frame, source: Path) -> Photograph:
