@@ -24,6 +24,7 @@ from scenes import real_scene
 from splat.scene.builtin import knot_scene
 from splat.scene.camera import Camera, orbit
 from splat.scene.camera_file import write_camera
+from splat.scene.camera_list import write_cameras
 from splat.scene.edits import limit_degree
 from splat.scene.formats import read_scene, write_scene
 from splat.scene.gaussians import Gaussians
@@ -225,6 +226,24 @@ def test_the_shorter_side_sees_what_the_picture_s_shorter_side_sees(
 ) -> None:
     export(folder / "knot.spz", "-o", tmp_path / "a.html", "--fov", "55")
     expected = render(tmp_path / "a.png", folder / "knot.spz", "--size", f"{width}x{height}", "--fov", "55")
+    with opened(chromium, tmp_path / "a.html") as page:
+        page.set_viewport_size({"width": width, "height": height})
+        check_picture(page, expected)
+
+
+@pytest.mark.parametrize(("width", "height"), [(420, 200), (150, 330)])
+def test_all_of_the_first_picture_is_seen(
+    chromium: Browser, folder: Path, tmp_path: Path, export: Callable[..., None], width: int, height: int
+) -> None:
+    """Of a capture that was taken upright, as of any other, and by `render` as on a page."""
+    write_scene(tmp_path / "a.spz", knot_scene())
+    camera = orbit(knot_scene(), 60, 80, azimuth=30, elevation=10, distance=0.7)
+    write_cameras(tmp_path / "a.cameras.json", [camera], ["a.png"])
+    expected = render(tmp_path / "a.png", tmp_path / "a.spz", "--size", f"{width}x{height}")
+    part = Camera(camera.viewmat, camera.of_size(width, height).K, width, height, camera.near)
+    write_camera(tmp_path / "b.json", part)
+    assert apart(render(tmp_path / "b.png", tmp_path / "a.spz", "--camera", tmp_path / "b.json"), expected) < 1
+    export(tmp_path / "a.spz", "-o", tmp_path / "a.html")
     with opened(chromium, tmp_path / "a.html") as page:
         page.set_viewport_size({"width": width, "height": height})
         check_picture(page, expected)

@@ -215,12 +215,21 @@ def test_a_scene_in_a_large_room_is_first_seen_from_within(
     assert hidden_share(hidden, knot_scene()) == 0
 
 
-def test_pictures_of_another_size_have_the_same_shorter_side() -> None:
+def test_pictures_of_another_size_show_the_whole_one() -> None:
     camera = taken()[0]
     wide, high = camera.of_size(120, 60), camera.of_size(60, 120)
-    for made in (wide, high):
-        assert 60 / float(made.K[1, 1]) == pytest.approx(30 / float(camera.K[1, 1]))
+    assert 60 / float(wide.K[1, 1]) == pytest.approx(30 / float(camera.K[1, 1]))
+    assert 60 / float(high.K[0, 0]) == pytest.approx(40 / float(camera.K[0, 0]))
     assert wide.K[:2, 2].tolist() == [60, 30]
+    # One that was taken upright, too: its corners are in pictures of every shape.
+    upright = camera.of_size(30, 40)
+    for width, height in ((80, 20), (20, 80), (50, 50), (30, 40), (1, 9)):
+        K = upright.of_size(width, height).K
+        corners = (torch.tensor([[0.0, 0], [30, 40]]) - upright.K[:2, 2]) / upright.K[[0, 1], [0, 1]]
+        places = corners * K[[0, 1], [0, 1]] + K[:2, 2]
+        assert (places > -1e-3).all()
+        assert (places < torch.tensor([width, height]) + 1e-3).all()
+        assert (places[1] - places[0]).div(torch.tensor([width, height])).max() == pytest.approx(1, abs=1e-4)
     aside = Camera(camera.viewmat, camera.K + torch.tensor([[0, 0, 3.0], [0, 0, -2], [0, 0, 0]]), 40, 30, 0.01)
     assert aside.of_size(80, 60).K[:2, 2].tolist() == [46, 26]
     assert aside.of_size(100, 60).K[:2, 2].tolist() == [56, 26]

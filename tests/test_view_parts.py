@@ -204,6 +204,22 @@ def test_without_an_upright_direction_a_rolled_camera_stays_so() -> None:
     assert aim.up == pytest.approx((-viewmat[1, :3]).tolist(), abs=1e-6)
 
 
+@pytest.mark.parametrize(("width", "height"), [(80, 60), (160, 60), (60, 80), (30, 300)])
+@pytest.mark.parametrize("shape", [(80, 60), (60, 80)])
+def test_a_page_of_any_shape_shows_all_that_the_camera_does(shape: tuple[int, int], width: int, height: int) -> None:
+    camera = orbit(knot_scene(), *shape, azimuth=70, elevation=35)
+    pose = FRONT._replace(width=width, height=height)
+    aim = aim_of(camera, None, (0.0, 0.0, 0.0), pose)
+    seen = camera_of(pose._replace(fov=aim.fov), 0.1)
+    across, down = ((side / 2 / seen.K[at, at]).item() for at, side in enumerate((width, height)))
+    taken = [(side / 2 / camera.K[at, at]).item() for at, side in enumerate(shape)]
+    assert across >= taken[0] - 1e-4
+    assert down >= taken[1] - 1e-4
+    assert min(across / taken[0], down / taken[1]) == pytest.approx(1, abs=1e-4)
+    for bad in (0, -5, 10**30):
+        assert aim_of(camera, None, (0.0, 0.0, 0.0), pose._replace(width=bad)) == aim_of(camera, None, (0.0, 0.0, 0.0))
+
+
 def test_a_smaller_picture_shows_the_same() -> None:
     camera = orbit(knot_scene(), 91, 60)
     small = resized(camera, 0.5)

@@ -15,6 +15,8 @@ from .printing import print_warning
 
 # These options default to None, so that one given together with --camera is noticed.
 _SIZE: Final = (800, 600)
+_ANY_SHAPE: Final = (600, 600)
+"""Of a placed camera for a page, whose shorter side then shows as much as a picture's, whatever its shape."""
 _PLACE: Final[dict[str, Any]] = {"azimuth": 45.0, "elevation": 20.0, "fov": 40.0, "distance": 0.9, "up": None}
 _LEAST_SEEN: Final = 0.01
 """Of a scene, in a picture that it was fitted to."""
@@ -125,7 +127,8 @@ def _first_view(args: argparse.Namespace, scene: Gaussians, cameras: list[Camera
         return FirstView(cameras[0].of_size(*(size or _shown_size(cameras[0]))), up_of(cameras))
     place = {name: default if getattr(args, name) is None else getattr(args, name) for name, default in _PLACE.items()}
     place["up"] = axis = args.up or scene.up or _UP
-    return FirstView(_least_hidden(args, scene, size or _SIZE, place), UP[axis])
+    placed_size = size or (_SIZE if hasattr(args, "size") else _ANY_SHAPE)
+    return FirstView(_least_hidden(args, scene, placed_size, place), UP[axis])
 
 
 def _least_hidden(args: argparse.Namespace, scene: Gaussians, size: tuple[int, int], place: dict[str, Any]) -> Camera:

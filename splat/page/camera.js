@@ -65,10 +65,10 @@ function zoomed(pose, factor, near, [x, y] = [0, 0]) {
   return settled({ ...pose, target, distance });
 }
 
-// Focal lengths, principal point and size in pixels: the shorter side covers what the shorter side of the camera's own
-// picture covers, whatever the shape of the window.
+// Focal lengths, principal point and size in pixels: all of the camera's own picture is seen, whatever the shape of the
+// window, as `Camera.of_size` has it.
 function intrinsics(camera, width, height) {
-  const scale = Math.min(width, height) / Math.min(camera.width, camera.height);
+  const scale = Math.min(width / camera.width, height / camera.height);
   const [[fx, , cx], [, fy, cy]] = camera.K;
   return {
     focal: [fx * scale, fy * scale],

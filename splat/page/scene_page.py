@@ -41,7 +41,7 @@ class PageView:
     """What the page shows first."""
 
     camera: Camera
-    """Its size decides which part is seen: a window's shorter side covers what the picture's shorter side does."""
+    """Its size decides which part is seen: all of its picture, whatever the shape of the window."""
     up: tuple[float, float, float] | None
     """The direction that stays upright while the page orbits; None: the camera's own."""
     background: tuple[float, float, float]

@@ -55,8 +55,11 @@ class Camera:
         return far_plane(self.near)
 
     def of_size(self, width: int, height: int) -> Camera:
-        """The camera for pictures of another size, whose shorter side shows as much."""
-        scale = min(width, height) / min(self.width, self.height)
+        """The camera for pictures of another size: they show all of this one's, as large as it can be.
+
+        What else draws at a size of its own, pages too, does as this does.
+        """
+        scale = min(width / self.width, height / self.height)
         K = self.K * torch.tensor([[scale], [scale], [1.0]])
         K[0, 2] += (width - self.width * scale) / 2
         K[1, 2] += (height - self.height * scale) / 2

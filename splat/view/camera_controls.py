@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..scene.camera import UP
 from ..scene.camera_file import camera_json
 from .open_page import OpenPage
-from .pose import Aim, Numbers, aim_of, camera_of
+from .pose import Aim, Numbers, Pose, aim_of, camera_of
 from .scene_choices import LoadedScene
 
 if TYPE_CHECKING:
@@ -32,13 +32,15 @@ class CameraControls:
         self._page, self._camera = page, page.client.camera
         gui = page.client.gui
         with gui.add_folder("Camera", expand_by_default=False):
-            fov = slider_degrees(first_aim(loaded).fov)
-            self._fov = gui.add_slider("Field of view", 5, 150, 1, fov, hint="degrees, vertical")
+            first = first_aim(loaded, page.pose())
+            self._fov = gui.add_slider("Field of view", 5, 150, 1, slider_degrees(first.fov), hint="degrees, vertical")
             self._up = gui.add_dropdown("Up", UPS, hint="what stays upright while you orbit")
             page.when(gui.add_button("Whole scene").on_click, self.show_all)
             page.when(gui.add_button("Save camera").on_click, self._save)
         self._up_was = self._up.value
-        self._limit_zoom(first_aim(loaded))
+        self._limit_zoom(first)
+        if first.fov != first_aim(loaded).fov:  # all pages begin with that, whatever their shape
+            self._camera.fov = first.fov
         page.when(self._fov.on_update, self._zoom)
         page.when(self._up.on_update, self._turn)
 
@@ -46,7 +48,7 @@ class CameraControls:
         """Point the page's camera at the scene as it was first seen."""
         loaded = self._page.loaded
         if loaded is not None:
-            aim = first_aim(loaded)
+            aim = first_aim(loaded, self._page.pose())
             self._limit_zoom(aim)
             self.point(aim, AS_OPENED)
 
@@ -96,9 +98,9 @@ class CameraControls:
             self._page.download("camera.json", camera_json(camera, look.scene.offset).encode())
 
 
-def first_aim(loaded: LoadedScene) -> Aim:
+def first_aim(loaded: LoadedScene, page: Pose | None = None) -> Aim:
     """How a page's camera is set to show a scene as it is first seen."""
-    return aim_of(*loaded.view, loaded.middle)
+    return aim_of(*loaded.view, loaded.middle, page)
 
 
 def point(camera: viser.CameraHandle | viser.InitialCameraConfig, atomic: Callable[[], Any], aim: Aim) -> None:

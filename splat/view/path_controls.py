@@ -82,7 +82,7 @@ class PathControls:
                 place = min((time.monotonic() - start) / seconds, 1.0)
                 camera = camera_at(path, place * (len(path.keyframes) - 1))
                 # With each camera's own up, as the path has it.
-                self._camera.point(aim_of(camera, None, loaded.middle))
+                self._camera.point(aim_of(camera, None, loaded.middle, self._page.pose()))
                 if self._stop.wait(_TICK):
                     break
         finally:

@@ -77,7 +77,7 @@ class PhotoControls:
             return
         if picture is not None:
             # The camera's own up, so that what is drawn can be compared with the photograph.
-            self._camera.point(aim_of(picture.camera, None, loaded.middle))
+            self._camera.point(aim_of(picture.camera, None, loaded.middle, self._page.pose()))
             self._page.ask()
         self._page.take_turns(self._reading, lambda: self._chosen.value != self._shown, self._show_chosen)
 

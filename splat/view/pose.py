@@ -85,19 +85,22 @@ def resized(camera: Camera, scale: float) -> Camera:
     return Camera(viewmat=camera.viewmat, K=camera.K * factors, width=width, height=height, near=camera.near)
 
 
-def aim_of(camera: Camera, up: Numbers | None, around: Numbers) -> Aim:
-    """How to set a page's camera so that it shows the view of `camera`.
+def aim_of(camera: Camera, up: Numbers | None, around: Numbers, page: Pose | None = None) -> Aim:
+    """How to set a page's camera so that it shows all that `camera` does.
 
     Args:
         camera: where to look from.
         up: x, y, z of the direction that stays upright while the page orbits; None: the camera's own, so that a camera
             that is rolled stays so.
         around: x, y, z of the scene's middle; the page orbits around the point in the picture's middle at its depth.
+        page: a page, whose shape is considered; None: one of the camera's.
     """
     turn, shift = camera.viewmat[:3, :3].double(), camera.viewmat[:3, 3].double()
     position, forward = -turn.T @ shift, turn[2]
     depth = float(forward @ (torch.tensor(around, dtype=torch.float64) - position))
     look_at = position + max(depth, camera.near) * forward
+    if page is not None and 1 <= min(page.width, page.height) <= max(page.width, page.height) <= _LARGEST:
+        camera = camera.of_size(page.width, page.height)
     fov = 2 * math.atan(camera.height / (2 * float(camera.K[1, 1])))
     upright = tuple((-turn[1]).tolist()) if up is None else up
     return Aim(tuple(position.tolist()), tuple(look_at.tolist()), upright, fov, camera.near)
