@@ -19,7 +19,7 @@ from splat.view.open_page import UploadOptions
 from splat.view.page_messages import LONGEST, is_expected
 from splat.view.scene_choices import BUILT_IN, LoadedScene, loaded_scene
 from splat.view.server import Viewer, open_viewer
-from splat.view.upload_gate import LONGEST_PART, PART, UploadGate
+from splat.view.upload_gate import LONGEST_PART, MOST_SECONDS, NO_ROOM, PART, UploadGate, UploadRoom
 
 pytestmark = pytest.mark.once
 
@@ -144,14 +144,14 @@ REFUSED: dict[str, list[dict[str, Any]]] = {
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_is_no_upload_is_refused(case: str) -> None:
-    gate = UploadGate(MOST)
+    gate = UploadGate(UploadRoom(MOST))
     *before, last = [msgspec.msgpack.encode(message) for message in REFUSED[case]]
     assert all(gate.takes(message) for message in before)
     assert not gate.takes(last)
 
 
 def test_uploads_follow_each_other_and_other_messages_stay_short() -> None:
-    gate = UploadGate(MOST)
+    gate = UploadGate(UploadRoom(MOST))
     for message in [*LARGE, *messages(b"abc"), *LARGE]:
         packed = msgspec.msgpack.encode(message)
         assert len(packed) <= LONGEST_PART
@@ -173,3 +173,61 @@ def test_a_page_that_uploads_too_much_is_closed(viewer: Viewer, drawn: Drawn) ->
         page.reader.join(20)
         assert page.socket.close_code == 1008
     assert viewer._server.gui._current_file_upload_states == {}
+
+
+def test_an_upload_that_does_not_go_on_ends(viewer: Viewer, drawn: Drawn, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    gate = UploadGate(UploadRoom(MOST), lambda: now[0])
+    assert gate.seconds_left is None
+    for message in (START, FIRST, SECOND):
+        assert gate.takes(msgspec.msgpack.encode(message))
+        assert gate.seconds_left == MOST_SECONDS
+        now[0] += MOST_SECONDS - 1
+        assert gate.seconds_left == 1
+        assert not gate.takes(msgspec.msgpack.encode(FRONT)), "what a page says besides is no part"
+        assert gate.seconds_left == 1
+    now[0] += 5
+    assert gate.seconds_left == 0
+    assert gate.takes(msgspec.msgpack.encode(LAST))
+    assert gate.seconds_left is None
+    # The page is closed, and nothing kept.
+    monkeypatch.setattr("splat.view.upload_gate.MOST_SECONDS", 0.2)
+    page = Page(viewer.url)
+    page.look()
+    drawn.full()
+    button = session_of(viewer)._upload._button._impl.uuid
+    for message in messages(bytes(2 * PART + 5), "a.ply", button)[:2]:
+        page.socket.send(msgspec.msgpack.encode(message))
+    page.reader.join(20)
+    assert page.socket.close_code == 1008
+    assert "the next part of the upload is required within" in str(page.socket.close_reason)
+    wait(lambda: viewer._server.gui._current_file_upload_states == {} and viewer.pages == 0)
+
+
+def test_unfinished_uploads_of_all_pages_fit_into_the_memory(drawn: Drawn) -> None:
+    start, *parts = map(msgspec.msgpack.encode, LARGE)
+    size = 2 * PART + 5
+    memory = [3 * size]
+    room = UploadRoom(MOST, lambda: memory[0])
+    first, second, third = UploadGate(room), UploadGate(room), UploadGate(room)
+    assert first.takes(start)
+    assert second.takes(start)
+    assert not third.takes(start)
+    assert not third.has_room
+    memory[0] -= PART  # which have come
+    assert first.takes(parts[0])
+    assert not third.takes(start)
+    second.close()
+    assert third.takes(start)
+    for part in parts:
+        assert third.takes(part)
+    assert second.takes(start), "one that is finished is not counted"
+    # The page is told why.
+    allowed = replace(options(drawn), upload=UploadOptions(MOST, read, lambda: 100))
+    with open_viewer("127.0.0.1", 0, allowed, BUILT_IN) as viewer:
+        page = Page(viewer.url)
+        page.look()
+        drawn.full()
+        page.socket.send(start)
+        page.reader.join(20)
+        assert (page.socket.close_code, page.socket.close_reason) == (1008, NO_ROOM)

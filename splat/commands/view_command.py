@@ -109,8 +109,11 @@ def run(args: argparse.Namespace) -> int:
             scenes, lambda path: _read(args, path, device), lambda scene, path: find_views(args, scene, path)
         )
         photograph = _photographs(args.photographs) if args.photographs else None
-        upload = UploadOptions(_UPLOAD, lambda path: _uploaded(args, path, device)) if args.allow_upload else None
-        options = ViewerOptions(choices, _draw, args.background, args.sh_degree, _measure, photograph, upload)
+        upload = UploadOptions(_UPLOAD, lambda path: _uploaded(args, path, device), available_memory)
+        allowed = upload if args.allow_upload else None
+        options = ViewerOptions(
+            choices, _draw, args.background, args.sh_degree, _measure, photograph, upload if args.allow_upload else None
+        )
         with (
             catch_interrupt() as interrupted,
             open_viewer(args.host, args.port, options, next(iter(scenes)), args.allow_name) as viewer,

@@ -17,7 +17,7 @@ from websockets.http11 import Request, Response
 
 from .origin import HEADERS, Refusal, name_refusal, origin_refusal, query_refusal
 from .page_messages import LONGEST, is_expected
-from .upload_gate import LONGEST_PART, UploadGate
+from .upload_gate import LONGEST_PART, MOST_SECONDS, NO_ROOM, UploadGate, UploadRoom
 
 MOST_PAGES: Final = 16
 """How many pages may be open at once; each has a thread."""
@@ -46,27 +46,35 @@ class GuardedConnection(ServerConnection):
 
     async def recv(self, decode: bool | None = None) -> str | bytes:  # type: ignore[override]
         """The next message; a page that sends something else is closed, and this raises ConnectionClosed."""
-        message = await super().recv(decode)
-        if is_expected(message) or (
-            self.uploads is not None and isinstance(message, bytes) and self.uploads.takes(message)
-        ):
-            return message
-        await self.close(
-            CloseCode.POLICY_VIOLATION, "a camera, a control's value or a click is required, found another message"
-        )
+        uploads, reason = self.uploads, "a camera, a control's value or a click is required, found another message"
+        try:
+            message = await asyncio.wait_for(super().recv(decode), uploads.seconds_left if uploads else None)
+        except asyncio.TimeoutError:
+            reason = f"the next part of the upload is required within {MOST_SECONDS:g} seconds, found none"
+        else:
+            if is_expected(message) or (uploads and isinstance(message, bytes) and uploads.takes(message)):
+                return message
+            reason = reason if uploads is None or uploads.has_room else NO_ROOM
+        await self.close(CloseCode.POLICY_VIOLATION, reason)
         return await super().recv(decode)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the upload that was not finished."""
+        super().connection_lost(exc)
+        if self.uploads is not None:
+            self.uploads.close()
 
 
 Answer = Callable[[GuardedConnection, Request], Response | None]
 
 
-def guarded_answer(answer: Answer, names: Collection[str], most_uploaded: int = 0) -> Answer:
+def guarded_answer(answer: Answer, names: Collection[str], room: UploadRoom | None = None) -> Answer:
     """Wrap `answer`, which is how viser answers a connection's first request, in our checks.
 
     Args:
         answer: gives a response, or None where a websocket is to be opened.
         names: by which the server may be reached, besides IP addresses and localhost.
-        most_uploaded: bytes of a file that a page may upload; 0: it may not.
+        room: what pages may upload; None: nothing.
     """
 
     def guarded(connection: GuardedConnection, request: Request) -> Response | None:
@@ -81,7 +89,7 @@ def guarded_answer(answer: Answer, names: Collection[str], most_uploaded: int = 
             refusal = origin_refusal(request.headers.get_all("Origin"), hosts[0])
         if refusal is None:
             connection.is_page = True
-            connection.uploads = UploadGate(most_uploaded) if most_uploaded else None
+            connection.uploads = UploadGate(room) if room else None
             return None
         response = connection.respond(refusal.status, f"splat view: {refusal.text}\n")
         if refusal.status == HTTPStatus.SEE_OTHER:
@@ -103,7 +111,7 @@ def add_headers(connection: ServerConnection, request: Request, response: Respon
 
 
 @contextmanager
-def guarded_listening(names: Collection[str], most_uploaded: int = 0) -> Iterator[list[int]]:
+def guarded_listening(names: Collection[str], room: UploadRoom | None = None) -> Iterator[list[int]]:
     """Within the block, put the guard in front of any server that viser starts; yields the ports it asked for.
 
     viser offers no hook for this, so the function that it listens with is replaced for that time.
@@ -114,9 +122,9 @@ def guarded_listening(names: Collection[str], most_uploaded: int = 0) -> Iterato
     def listen_guarded(handler: Any, host: str, port: int, *, process_request: Answer, **options: Any) -> Any:
         ports.append(port)
         options |= {
-            "process_request": guarded_answer(process_request, names, most_uploaded),
+            "process_request": guarded_answer(process_request, names, room),
             "process_response": add_headers,
-            "max_size": LONGEST_PART if most_uploaded else LONGEST,
+            "max_size": LONGEST_PART if room else LONGEST,
             "create_connection": GuardedConnection,
             "logger": _logger(),
         }

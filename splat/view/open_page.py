@@ -34,6 +34,8 @@ class UploadOptions:
     """Bytes of a file."""
     read: Callable[[Path], LoadedScene]
     """Reads a file as the other scenes are read; it may be damaged or hostile."""
+    memory: Callable[[], int | None] = lambda: None
+    """How many bytes there are for what is on its way, if that is known."""
 
 
 @dataclass(frozen=True)

@@ -100,14 +100,15 @@ def open_viewer(
         import viser
 
         from .guard import guarded_listening
+        from .upload_gate import UploadRoom
     except ImportError as error:
         raise ViewError(f"the viewer needs viser, which is not installed ({error}); to fix: {INSTALL}") from error
     # A page may be closed while a picture is being drawn for it; that needs no warning.
     warnings.filterwarnings("ignore", message="Queued a .* on a closed connection")
     check_address(host, port)
     loaded = options.choices.get(name)
-    most = options.upload.most if options.upload else 0
-    with _quiet(), guarded_listening({host.lower(), *map(str.lower, allowed)}, most) as asked:
+    room = UploadRoom(options.upload.most, options.upload.memory) if options.upload else None
+    with _quiet(), guarded_listening({host.lower(), *map(str.lower, allowed)}, room) as asked:
         server = viser.ViserServer(host=host, port=port, verbose=False)
     viewer = Viewer(server, options, (name, loaded), host)
     try:

@@ -1,7 +1,12 @@
-"""The messages of an upload that the viewer accepts from a page: one file at a time, in order, of bounded size."""
+"""The messages of an upload that the viewer accepts from a page: one file at a time, in order, of bounded size.
+
+What is not finished is kept in memory, so the sum of all pages has to fit, and none may wait for ever.
+"""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import Annotated, Final
 
 import msgspec
@@ -10,6 +15,9 @@ PART: Final = 512 * 1024
 """Bytes of a file in one message; only the last one has fewer."""
 LONGEST_PART: Final = PART + 4096
 """Bytes of such a message."""
+MOST_SECONDS: Final = 30.0
+"""Between two parts of a file."""
+NO_ROOM: Final = "memory for this upload is required, found too little beside those of other pages; try later"
 
 _Text = Annotated[str, msgspec.Meta(max_length=1000)]
 
@@ -37,14 +45,50 @@ class UploadPart(msgspec.Struct, tag_field="type", tag="FileTransferPart", forbi
 _DECODER: Final = msgspec.msgpack.Decoder(UploadStart | UploadPart)
 
 
+class UploadRoom:
+    """The uploads of all pages that are not finished."""
+
+    def __init__(self, most: int, memory: Callable[[], int | None] = lambda: None) -> None:
+        """`most`: bytes of a file; `memory`: how many there are at the time, if that is known."""
+        self.most, self._memory = most, memory
+        self._left: dict[UploadGate, int] = {}
+
+    def takes(self, gate: UploadGate, size: int) -> bool:
+        """Whether there is memory for what all of them still lack, and for one more, which is put together at its end."""
+        memory = self._memory()
+        if memory is not None and sum(self._left.values()) + 2 * size > memory:
+            return False
+        self._left[gate] = size
+        return True
+
+    def came(self, gate: UploadGate, size: int) -> None:
+        """So much of an upload came."""
+        self._left[gate] -= size
+
+    def leave(self, gate: UploadGate) -> None:
+        """It is finished, or its page is closed."""
+        self._left.pop(gate, None)
+
+
 class UploadGate:
     """The uploads of one page: viser keeps the parts of a file until the last one, so their sum is bounded here."""
 
-    def __init__(self, most: int) -> None:
-        """`most`: bytes of a file."""
-        self._most = most
+    def __init__(self, room: UploadRoom, clock: Callable[[], float] = time.monotonic) -> None:
+        self._room, self._clock = room, clock
         self._start: UploadStart | None = None
-        self._next = 0
+        self._next, self._last = 0, 0.0
+        self.has_room = True
+        """Whether there was memory for the last upload."""
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Until the next part must be there; None if no file is on its way."""
+        return None if self._start is None else max(MOST_SECONDS - (self._clock() - self._last), 0.0)
+
+    def close(self) -> None:
+        """The page is closed, and viser keeps nothing of it."""
+        self._start = None
+        self._room.leave(self)
 
     def takes(self, message: bytes) -> bool:
         """Whether this message is the next one of an upload."""
@@ -52,15 +96,20 @@ class UploadGate:
             found = _DECODER.decode(message)
         except (msgspec.DecodeError, RecursionError):
             return False
-        return self._begins(found) if isinstance(found, UploadStart) else self._continues(found)
+        taken = self._begins(found) if isinstance(found, UploadStart) else self._continues(found)
+        if taken:
+            self._last = self._clock()
+        return taken
 
     def _begins(self, start: UploadStart) -> bool:
-        if self._start is not None or not 0 < start.size_bytes <= self._most:
+        if self._start is not None or not 0 < start.size_bytes <= self._room.most:
             return False
         if start.part_count != -(-start.size_bytes // PART):
             return False
-        self._start, self._next = start, 0
-        return True
+        self.has_room = self._room.takes(self, start.size_bytes)
+        if self.has_room:
+            self._start, self._next = start, 0
+        return self.has_room
 
     def _continues(self, part: UploadPart) -> bool:
         start = self._start
@@ -70,7 +119,8 @@ class UploadGate:
             return False
         if len(part.content) != min(PART, start.size_bytes - PART * self._next):
             return False
+        self._room.came(self, len(part.content))
         self._next += 1
         if self._next == start.part_count:
-            self._start = None
+            self.close()
         return True
