@@ -19,7 +19,7 @@ from ..runtime.errors import BuildError
 from ..runtime.files import file_sha256
 from ..version import LOADED
 from .headers import Headers, digests, flags_of, headers_of, search_folders
-from .linked_files import files_in, is_shared, linked_files
+from .linked_files import beginning, files_in, is_shared, linked_files
 from .plan import Plan
 from .toolchain.toolchain import Toolchain
 from .toolchain.toolkit_identity import identified_files
@@ -55,7 +55,7 @@ def check_read(plan: Plan, toolchain: Toolchain, work: Path) -> None:
         contents = set(plan.sources.values())
         named = {path for path in every & known.keys() if known[path] == "flags"}
         unknown |= {path for path in named if file_sha256(Path(path)) not in contents}
-    thin = {path for path in read.linked if Path(path).read_bytes()[: len(THIN)] == THIN}
+    thin = {path for path in read.linked if beginning(path, len(THIN)) == THIN}
     if unknown | thin:
         raise _refusal(plan, toolchain, read, unknown, thin)
     _refuse_unlisted(plan, toolchain, work)
@@ -186,7 +186,7 @@ def _refuse_unlisted(plan: Plan, toolchain: Toolchain, work: Path) -> None:
     """Where the assembler writes no list, as in clang: reject a source whose `.incbin` is not one of a literal name."""
     nvcc = toolchain.cuda.nvcc if plan.cuda else None
     by_gcc = toolchain.cxx.kind == "gcc" and not toolchain.launchers.cxx and not toolchain.launchers.cuda
-    objects = (file for file in (work / "build").rglob("*.o.d.read") if not file.name.endswith(".cu.o.d.read"))
+    objects = (file for file in (work / "build").rglob("*.d.read") if ".cu." not in file.name)
     listed = all(file.with_name(file.name.replace(".d.read", ".as")).is_file() for file in objects)
     if listed and " -flto" not in _commands(work) and (nvcc is None or (by_gcc and not nvcc.clang)):
         return

@@ -79,9 +79,14 @@ def files_in(words: Iterable[str], folder: Path) -> Iterator[str]:
 
 def is_shared(path: str) -> bool:
     """Whether a file is a shared library: ELF's ET_DYN (System V ABI, "ELF Header")."""
-    with open(path, "rb") as stream:  # noqa: PTH123
-        head = stream.read(18)
+    head = beginning(path, 18)
     return head[:4] == b"\x7fELF" and len(head) == 18 and int.from_bytes(head[16:], ("little", "big")[head[5] - 1]) == 3
+
+
+def beginning(path: str, size: int) -> bytes:
+    """The first bytes of a file."""
+    with open(path, "rb") as stream:  # noqa: PTH123
+        return stream.read(size)
 
 
 def _values(options: list[str], option: str) -> list[str]:

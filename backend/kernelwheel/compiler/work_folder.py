@@ -38,6 +38,7 @@ from ..runtime.places import temporary_guard
 from ..runtime.store import REUSABLE, Store
 from ..runtime.variables import own_variable
 from .cross.windows import zig
+from .files_read import files_read
 from .headers import Headers, header_folders
 from .plan import Plan
 from .toolchain.binding import find_cuda_library
@@ -172,7 +173,8 @@ def mark_rest_reusable(work: Path, plan: Plan, headers: Headers) -> None:
     """After a compiler failed, keep the good objects, if Ninja exited normally and reported which are bad."""
     log = (work / LOG).read_text(encoding="utf-8", errors="replace")
     failed = re.findall(r"^FAILED: (?:\[code=\d+\] )?(.+?) *$", log, re.MULTILINE)
-    if failed and re.search(r"^ninja: build stopped: ", log, re.MULTILINE):
+    # The assembler's lists of CUDA files are not kept with the objects, so no list would be compared.
+    if failed and re.search(r"^ninja: build stopped: ", log, re.MULTILINE) and not files_read(work).assembled:
         for output in failed:
             (work / "build" / output).unlink(missing_ok=True)
         mark_reusable(work, plan, headers)
