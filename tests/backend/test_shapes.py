@@ -132,12 +132,15 @@ def places() -> list[tuple[str, str]]:
     ]  # fmt: skip
 
 
+WITH_VALUE = ["-c", "-o", "-x", "-isystem", "--compiler-options", "-Xcompiler", "-ccbin", "-MF", "-MT", "-Xassembler"]
+
+
 def meaning(words: list[str]) -> set[str]:
     """The options of a command line without input and output; folders by what they are."""
     # A newer torch puts a launcher that it finds on PATH before nvcc.
     said, waiting = set(), iter(words[2 if Path(words[0]).name in ("ccache", "sccache") else 1 :])
     for word in waiting:
-        if word in ("-c", "-o", "-x", "-isystem", "--compiler-options", "-Xcompiler", "-ccbin", "-MF", "-MT"):
+        if word in WITH_VALUE:
             value = next(waiting)
             word = f"-I{value}" if word == "-isystem" else value if word in ("--compiler-options", "-Xcompiler") else ""
         word = word.strip("'").removeprefix("-Xcompiler=")
@@ -154,7 +157,8 @@ def meaning(words: list[str]) -> set[str]:
 
 # What differs on purpose; docs/packaging.md says why.
 OURS_ALONE = re.compile(
-    r"@\.\./recipe/|-fno-canonical|-fno-gnu-unique|-isystem=|-forward-unknown|-ccbin=|--keep|--frandom-seed=|-X(cudafe|cicc|fatbin)="
+    r"@\.\./recipe/|-fno-canonical|-fno-gnu-unique|-isystem=|-forward-unknown|-ccbin=|--keep|--frandom-seed="
+    r"|-X(cudafe|cicc|fatbin)=|-Xassembler,"
 )
 # setuptools passes on the options that this Python was built with, which differ between builds of Python.
 PYTHON_S = {word for name in ("CFLAGS", "CPPFLAGS", "OPT") for word in str(sysconfig.get_config_var(name)).split()}
