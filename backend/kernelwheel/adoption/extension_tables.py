@@ -47,6 +47,10 @@ def translate(extension: RecordedExtension, places: Places, notes: AdoptionNotes
     cxx, nvcc = (sort_flags([*given.get("", []), *given.get(name, [])], places) for name in ("cxx", "nvcc"))
     link = sort_flags(extension.listed("extra_link_args"), places)
     _report_left_out(extension, (cxx, nvcc, link), places, lost)
+    if native := _once(flag for flags in (cxx, nvcc, link) for flag in flags.of_this_cpu):
+        said = "left out: that is the CPU of whoever builds, and a wheel is for others"
+        advice = 'cpu = "x86-64-v3" in [tool.kernelwheel] names one, which is checked before loading'
+        notes.remarks.append(f"{extension.name}: {' '.join(native)} is {said}; {advice}")
     text = "\n".join(_read(places.project / source) for source in sources)
     kind = _kind(extension.name, text, notes)
     with_cuda = extension.made_by == "CUDAExtension" or any(source.endswith(CUDA_SUFFIX) for source in sources)

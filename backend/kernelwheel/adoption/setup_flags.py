@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from ..compiler.machine_flags import NATIVE_OPTION
 from ..project.arch_choice import chosen_by
 
 # Flags whose value may be the next word.
@@ -61,12 +62,13 @@ class SortedFlags(NamedTuple):
     archs: list[str]  # nvcc's flags that choose architectures, each in one word
     old_standards: list[str]  # flags for a C++ standard up to C++17, which torch's own replaces
     of_this_machine: list[str]  # what names a place on this machine
+    of_this_cpu: list[str]  # what compiles for the CPU of this machine, which a wheel is not for
 
 
 def sort_flags(flags: Sequence[str], places: Places) -> SortedFlags:
     """Sort the flags of one compiler, or of the linker."""
-    result = SortedFlags([], [], [], [], [], [], [])
-    for words in _grouped(flags):
+    result = SortedFlags([], [], [], [], [], [], [], [])
+    for words in _for_any_cpu(_grouped(flags), result.of_this_cpu):
         flag = " ".join(words)
         absolute = _ABSOLUTE.findall(flag)
         if chosen_by([flag]):
@@ -88,6 +90,16 @@ def sort_flags(flags: Sequence[str], places: Places) -> SortedFlags:
         else:
             result.kept.extend(words)
     return result
+
+
+def _for_any_cpu(groups: Iterable[list[str]], of_this_cpu: list[str]) -> Iterator[list[str]]:
+    """The flags without those that compile for the CPU of this machine, which are added to a list."""
+    for words in groups:
+        native = [each[0] for word in words for each in NATIVE_OPTION.finditer(word)]
+        of_this_cpu += native
+        rest = [re.sub(f"{NATIVE_OPTION.pattern},?", "", word).rstrip(" ,=") for word in words] if native else words
+        if rest[-1] not in ("", "-Xcompiler", "--compiler-options") or not native:  # which hand nothing on now
+            yield rest
 
 
 def _grouped(flags: Sequence[str]) -> Iterator[list[str]]:

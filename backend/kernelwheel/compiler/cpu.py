@@ -65,10 +65,17 @@ def check_commands(plan: Plan, toolchain: Toolchain, work: Path) -> None:
     """Refuse what was compiled for more of a CPU than the Plan says, as by flags that a CMakeLists.txt sets by itself.
 
     Raises:
-        BuildError: names the files, what they were compiled for, and the flags.
+        BuildError: names the files, what they were compiled for, and the flags; or CMake does not say what it compiled.
     """
-    found, sources = [], (work / "src").resolve()
-    for command in json.loads((work / "build" / COMMANDS).read_text(encoding="utf-8")):
+    found, sources, said = [], (work / "src").resolve(), work / "build" / COMMANDS
+    if not said.is_file():
+        raise BuildError(
+            f"what {plan.package} was compiled for is not known",
+            required=f"CMake's {COMMANDS}",
+            found="none: CMakeLists.txt sets CMAKE_EXPORT_COMPILE_COMMANDS",
+            remedies=["leave CMAKE_EXPORT_COMPILE_COMMANDS as it is"],
+        )
+    for command in json.loads(said.read_text(encoding="utf-8")):
         folder = Path(command["directory"])
         path = (folder / command["file"]).resolve()
         file = path.relative_to(sources).as_posix() if path.is_relative_to(sources) else path.name

@@ -226,8 +226,12 @@ PLACES = Places(Path("/p"), ("/env/torch", "/scratch/cuda"), ("/usr/include",))
         (["-Wl,-rpath,/x/lib", "-DROOT=/p/a", "-include", "/p/x.h"], [], "of_this_machine",
          ["-Wl,-rpath,/x/lib", "-DROOT=/p/a", "-include /p/x.h"]),
         (["-D", "A=1", "-DB", "-Xcompiler", "-fPIC"], ["-DA=1", "-DB", "-Xcompiler", "-fPIC"], "of_this_machine", []),
-        (["-march=native", "-code=sm_80", "-gencode arch=a,code=b"], ["-march=native"], "archs",
+        (["-march=haswell", "-code=sm_80", "-gencode arch=a,code=b"], ["-march=haswell"], "archs",
          ["-code=sm_80", "-gencode arch=a,code=b"]),
+        (["-march=native", "-O3", "-mtune=native", "-Xcompiler", "-march=native", "-Xcompiler=-mcpu=native"], ["-O3"],
+         "of_this_cpu", ["-march=native", "-mtune=native", "-march=native", "-mcpu=native"]),
+        (["-Xcompiler=-march=native,-O3", "-Xcompiler", "-O2,-mtune=native"],
+         ["-Xcompiler=-O3", "-Xcompiler", "-O2"], "of_this_cpu", ["-march=native", "-mtune=native"]),
     ],
 )  # fmt: skip
 def test_flags_are_sorted(flags: list[str], kept: list[str], field: str, values: list[str]) -> None:
@@ -281,6 +285,17 @@ def test_what_has_no_key_is_told(tmp_path: Path, fields: dict[str, Any], word: s
 
     (told,) = notes.untranslated
     assert word in told
+
+
+def test_what_is_for_the_builders_own_cpu_is_left_out_with_a_note(tmp_path: Path) -> None:
+    lay_out(tmp_path, {"a.cu": MODULE})
+    flags = {"cxx": ["-O3", "-march=native"], "nvcc": ["-Xcompiler", "-march=native"]}
+
+    table, notes = translated(tmp_path, extra_compile_args=flags)
+
+    assert (table["cxx-flags"], table["cuda-flags"]) == (["-O3"], [])
+    assert notes.untranslated == []
+    assert "p._C: -march=native is left out: that is the CPU of whoever builds" in notes.remarks[0]
 
 
 def test_folders_of_headers_that_git_has_not_brought_are_told_and_stay_in_the_table(tmp_path: Path) -> None:

@@ -308,6 +308,12 @@ def test_flags_that_a_cmakelists_sets_by_itself_are_an_error_that_names_the_file
     assert 'dispatched = ["FILE"]' in caught.value.remedies[1]
 
 
+def test_a_cmakelists_that_hides_what_it_compiles_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(BuildError, match="is not known") as caught:
+        check_commands(planned(toolchain()), toolchain(), tmp_path)
+    assert caught.value.remedies == ("leave CMAKE_EXPORT_COMPILE_COMMANDS as it is",)
+
+
 def test_what_the_plan_says_or_the_package_dispatches_may_be_compiled(tmp_path: Path) -> None:
     tools = toolchain(cpu="x86-64-v3")
     commands(

@@ -134,8 +134,8 @@ def test_variables_of_others_are_left_alone(variable: str) -> None:
 @pytest.mark.parametrize(
     ("name", "bad"),
     [
-        ("cuda", "yes"), ("cuda", "1"), ("cuda", "onn"),
-        ("jobs", "-1"), ("cpu", "-march=native"), ("jobs", "2.5"), ("jobs", "100000"), ("drivers", "525"), ("drivers", "12.0.1"),
+        ("cuda", "yes"), ("cuda", "1"), ("cuda", "onn"), ("cpu", "-march=native"),
+        ("jobs", "-1"), ("jobs", "2.5"), ("jobs", "100000"), ("drivers", "525"), ("drivers", "12.0.1"),
         ("source-date-epoch", "1700000000000"), ("source-date-epoch", "now"),
         ("cxx-flags", "'open"), ("link-flags", '"'), ("cuda-flags", "\\"), ("trusted-owners", "hpc"),
     ],
