@@ -214,7 +214,7 @@ def make_cxx(path: Path, version: str = "12.2.0", target: str = "x86_64-linux-gn
   -dumpfullversion) echo {version};;
   -dumpmachine) echo {target};;
   -print-*) echo "${{0%/*}}/parts/${{1#*=}}";;
-  -dM | -march=*) echo '#define __cplusplus 201703L'; test "$1" = -dM || echo '#define __AVX2__ 1';;
+  -dM | -march=*) echo '#define __cplusplus 201703L'; test "$1" != -march=x86-64-v3 || echo '#define __AVX2__ 1';;
   -v) echo ' /no/such/folder/cc1plus -E'; echo ' '"${{0%/*}}/c++ headers"; echo 'End of search list.';;
   *) exit 1;;
 esac""",

@@ -46,7 +46,7 @@ def draw_cpu(plan: Plan, toolchain: Toolchain) -> CpuPlan:
         if not _is_dispatched(file, plan):
             every |= features_of(cxx, (*drawn.options, *machine_options(drawn.stands_for(flags), file)))
             named = (each for each in machine_options(flags, file) if not NATIVE_OPTION.search(each))
-            by_flags |= features_of(cxx, tuple(named))
+            by_flags |= features_of(cxx, tuple(named)) - features_of(cxx, ())
     digest = ""
     if name == NATIVE or (native and not name):
         every = (every & cpu_features()) | by_flags  # what Linux does not list, it cannot be asked for

@@ -1,7 +1,7 @@
 """Compilers' flags about the CPU, and the features that they stand for, which the compiler itself is asked.
 
-They are the macros that it predefines with a flag and not without. A feature has the name that Linux gives it in
-/proc/cpuinfo, where a Host is asked for it.
+They are the macros that it predefines with a flag and not for the oldest CPU. A feature has the name that Linux gives
+it in /proc/cpuinfo, where a Host is asked for it.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from .toolchain.programs import last_line, output_of
 
 # `native`, the CPU of the machine that compiles.
 NATIVE_OPTION = re.compile(r"(?:-m|--machine-)(arch|cpu|tune)=native\b")
+# What compiles for every CPU of a compiler's target.
+_OLDEST = {"x86_64": ("-march=x86-64",), "aarch64": ("-march=armv8-a",)}
 # Features that a compiler uses only where a source names them, for the work of a system: Linux does not list them all,
 # nor has every machine those of its CPU. And macros that are no features.
 _NO_FEATURES = {
@@ -98,15 +100,16 @@ def machine_options(flags: Sequence[str], file: str = "") -> tuple[str, ...]:
 
 
 def features_of(cxx: Cxx, options: Sequence[str]) -> frozenset[str]:
-    """What the C++ compiler may use with these options and not without them.
+    """What the C++ compiler may use with these options that not every CPU of its target has.
+
+    Without any, that is nothing, unless whoever built the compiler chose another default: Red Hat 9's is x86-64-v2.
 
     Raises:
         BuildError: it does not know an option.
     """
-    if not options:
-        return frozenset()
     program, environ = (str(cxx.path), *cxx.mode), tuple(sorted(cxx.environ.items()))
-    macros = _macros(program, environ, tuple(options)) - _macros(program, environ, ())
+    every_cpu = _OLDEST.get(cxx.target.partition("-")[0], ()) if cxx.kind != "zig" else ()
+    macros = _macros(program, environ, tuple(options)) - _macros(program, environ, every_cpu)
     return frozenset(filter(None, map(_name, macros)))
 
 
@@ -118,7 +121,7 @@ def _macros(
     said = output_of(*program, *options, "-dM", "-E", "-x", "c++", os.devnull, environ=dict(environ))
     if "#define __cplusplus " not in said:
         raise BuildError(
-            "the C++ compiler does not know the CPU that is named",
+            "the C++ compiler does not say which CPU it compiles for",
             required=f"options that {program[0]} takes: {' '.join(options)}",
             found=next((line for line in said.splitlines() if "error" in line), last_line(said)),
             remedies=["correct the flags or the option cpu: gcc(1) and clang(1) list the names of -march"],

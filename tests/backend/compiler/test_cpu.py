@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import platform
 import shlex
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +30,7 @@ from kernelwheel.project.package import PackageFacts, split_table
 from kernelwheel.runtime.errors import BuildError, SettingsError
 from kernelwheel.runtime.platforms import cpu_features
 from programs import find_optional
-from standins import settings_with
+from standins import make_program, settings_with
 
 pytestmark = [
     pytest.mark.once,
@@ -41,6 +40,7 @@ pytestmark = [
 
 V3 = {"pni", "ssse3", "sse4_1", "sse4_2", "popcnt", "cx16", "lahf_lm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma",
       "abm", "movbe"}  # fmt: skip
+V2 = {"pni", "ssse3", "sse4_1", "sse4_2", "popcnt", "cx16", "lahf_lm"}
 AVX2 = {"pni", "ssse3", "sse4_1", "sse4_2", "popcnt", "avx", "avx2"}
 SOURCES = {"native/light.cpp": "0" * 64, "native/fast.cpp": "1" * 64}
 
@@ -134,10 +134,23 @@ def test_this_cpu_has_what_its_compiler_would_use() -> None:
 
 
 def test_a_cpu_that_the_compiler_does_not_know_is_an_error_that_names_it() -> None:
-    with pytest.raises(BuildError, match="does not know the CPU") as caught:
+    with pytest.raises(BuildError, match="does not say which CPU") as caught:
         planned(toolchain(cpu="x86-64-v9"), declare())
     assert "-march=x86-64-v9" in caught.value.required
     assert "x86-64-v9" in caught.value.found
+
+
+def test_a_compiler_whose_own_default_is_a_later_cpu_needs_that_cpu(tmp_path: Path) -> None:
+    """Such as that of Red Hat 9, where no flag says so."""
+    program = make_program(tmp_path / "c++", f'exec {find_optional("g++")} -march=x86-64-v2 "$@"')
+    later = replace(compiler(), path=program)
+
+    plan = planned(toolchain(cxx=later), declare(**{"cxx-flags": ["-mavx"]}))
+    commands(tmp_path, ("a.cpp", "-O3"))
+
+    assert plan.target["cpu"] == {**dict.fromkeys(sorted(V2), "cpu"), "avx": "flags"}
+    check_commands(planned(toolchain(cxx=later)), toolchain(cxx=later), tmp_path)
+    assert planned(toolchain(cxx=later, cpu="x86-64"), declare()).cpu.features == {}
 
 
 # The Plan
@@ -361,9 +374,3 @@ def test_what_is_dispatched_is_in_the_content_and_must_be_there() -> None:
         facts.content("1.0", {"native/light.cpp": "0" * 64}, {})
     with pytest.raises(SettingsError, match="malformed"):
         split_table({**table, "dispatched": "native/fast.cpp"})
-
-
-def test_only_what_is_asked_about_costs_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    missing = replace(compiler(), path=Path(shutil.which("false") or "false"))
-
-    assert planned(toolchain(cxx=missing), declare(**{"cxx-flags": ["-O3"]})).cpu == CpuPlan()
