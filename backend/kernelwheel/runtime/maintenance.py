@@ -97,7 +97,7 @@ def clean_builds(store: Store, before: float, because: str) -> Cleaning:
     skipped: list[str] = []
     try:
         store.guard.check(store.builds)
-        old = [path for path in _inside(store.builds) if path.suffix != ".lock" and path.lstat().st_mtime < before]
+        old = [path for path in _inside(store.builds) if _is_build(path) and path.lstat().st_mtime < before]
     except FileNotFoundError:
         old = []
     except (StoreError, OSError) as error:
@@ -112,6 +112,12 @@ def clean_builds(store: Store, before: float, because: str) -> Cleaning:
         except (OSError, _Busy) as error:
             skipped.append(f"{path}: {error}")
     return Cleaning(tuple(removed), tuple(skipped))
+
+
+def _is_build(path: Path) -> bool:
+    """Whether a folder has a name that the compiler gives to one that it compiles in."""
+    program, _, digest = path.name.partition("-")
+    return program == "kernelwheel" and len(digest) == 32 and not digest.strip("0123456789abcdef")
 
 
 def together(one: Cleaning, other: Cleaning) -> Cleaning:

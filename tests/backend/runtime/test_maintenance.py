@@ -236,6 +236,8 @@ def test_what_cannot_be_removed_is_said(store: Store, monkeypatch: pytest.Monkey
 
 # Builds
 
+BUILD = f"kernelwheel-{'a' * 32}"
+
 
 def make_build(store: Store, name: str, days: float) -> Path:
     """A build folder that was last used this many days ago."""
@@ -250,8 +252,18 @@ def make_build(store: Store, name: str, days: float) -> Path:
     return path
 
 
+@pytest.mark.parametrize("name", ["kernelwheel-abc", "mine", f"{BUILD}.old", BUILD.upper(), f"{BUILD}0", "x.lock"])
+def test_a_folder_that_has_another_name_than_builds_have_is_nobody_s_to_remove(store: Store, name: str) -> None:
+    path = make_build(store, name, 400)
+
+    removed = pruning.prune(store, Policy(older_than=0), time.time()).removed + maintenance.clear(store).removed
+
+    assert [each for each in removed if each.kind == "build"] == []
+    assert path.is_dir()
+
+
 def test_builds_that_nobody_used_for_a_month_are_pruned(store: Store) -> None:
-    old, young = make_build(store, "kernelwheel-a", 31), make_build(store, "kernelwheel-b", 29)
+    old, young = make_build(store, BUILD, 31), make_build(store, BUILD.replace("a", "b"), 29)
 
     removed = pruning.prune(store, Policy(), time.time()).removed
 
@@ -261,7 +273,7 @@ def test_builds_that_nobody_used_for_a_month_are_pruned(store: Store) -> None:
 
 
 def test_clearing_removes_all_builds_but_one_that_is_in_use(store: Store) -> None:
-    used, idle = make_build(store, "kernelwheel-a", 0), make_build(store, "kernelwheel-b", 0)
+    used, idle = make_build(store, BUILD, 0), make_build(store, BUILD.replace("a", "b"), 0)
     with exclusive(used.with_suffix(".lock")):
         cleaning = maintenance.clear(store)
 
