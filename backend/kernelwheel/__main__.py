@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from .cli import cache_commands, doctor, inspection
-from .cli.loaded import explanation, last_entries
+from .cli.installation import package_of
+from .cli.loaded import explanation, has_stored
 from .runtime import cache_commands as own_commands
 from .runtime.__main__ import find_kernels
 from .runtime.doctor import SUMMARY
@@ -43,7 +44,8 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _kernels(name: str) -> Kernels:
-    """Those of an installed package, or what `kernelwheel.load` has compiled under a name, if there is no such package.
+    """Those of an installed package, by its name or its distribution's, or what `kernelwheel.load` has compiled under a
+    name, if there is no such package.
 
     Raises:
         IncompatibleArtifactError: there is neither.
@@ -52,9 +54,13 @@ def _kernels(name: str) -> Kernels:
     if loaded == name:
         try:
             return find_kernels(name)
-        except IncompatibleArtifactError:
-            if not name.isidentifier() or not last_entries(_loaded_kernels(name).installed):
-                raise
+        except IncompatibleArtifactError as error:
+            if package := package_of(name):
+                return find_kernels(package)
+            if not name.isidentifier() or not has_stored(_loaded_kernels(name).installed):
+                loads = f"or, of what kernelwheel.load compiles, write kernelwheel.{name}"
+                found, remedies = error.found, [*error.remedies, loads]
+                raise type(error)(error.problem, required=error.required, found=found, remedies=remedies) from None
     return _loaded_kernels(loaded)
 
 
@@ -74,14 +80,16 @@ def command_line() -> argparse.ArgumentParser:
     inspection.add_arguments(inspect)
     cache = commands.add_parser("cache", help="manage the store of compiled kernels")
     of_cache = cache.add_subparsers(dest="cache_command", required=True, metavar="COMMAND")
-    commands.add_parser("adopt", add_help=False)
+    commands.add_parser("adopt", add_help=False, help="print the tables of pyproject.toml for a setup.py")
     about: dict[argparse.ArgumentParser, Callable[[argparse.ArgumentParser], None]] = {
         for_doctor: own_commands.add_json
     }
     for name, each in cache_commands.COMMANDS.items():
         about[of_cache.add_parser(name, help=each.summary, description=each.summary)] = each.declare
     for command, declare in about.items():
-        command.add_argument("package", metavar="PACKAGE", help="the import name of an installed package")
+        command.add_argument(
+            "package", metavar="PACKAGE", help="an installed package, or a name given to kernelwheel.load"
+        )
         declare(command)
     return parser
 

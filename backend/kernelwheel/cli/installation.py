@@ -15,12 +15,29 @@ from ..project.build_platforms import HOST_PLATFORM
 from ..runtime.doctor import Finding
 from ..runtime.errors import REINSTALL
 from ..runtime.files import is_seen
-from ..runtime.manifest import Manifest
+from ..runtime.manifest import FILE, Manifest
 from ..runtime.sources import editable_name, package_path
 from ..store.wheel_record import parse_record, record_digest
 
 # Libraries of torch that the loader must not find in another folder.
 TORCH_LIBRARIES = tuple(map(HOST_PLATFORM.shared, ("torch_cpu", "torch_cuda", "c10", "torch")))
+
+
+def package_of(distribution: str) -> str | None:
+    """The package with the kernels of a distribution, by any spelling of its name; None if there is none."""
+    try:
+        record = importlib.metadata.distribution(distribution).read_text("RECORD") or ""
+    except (importlib.metadata.PackageNotFoundError, ValueError):  # no name at all
+        return None
+    for line in record.splitlines():
+        file = line.partition(",")[0].strip('"')
+        path = file.removesuffix(f"/_native/{FILE}")
+        package = (
+            path.replace("/", ".") if path != file else file.removesuffix("_kernelwheel.pth")[1:].replace("__", ".")
+        )
+        if file in (f"{package_path(package)}/_native/{FILE}", f"{editable_name(package)}.pth"):
+            return package
+    return None
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import time
 
 from ..runtime.artifact import Artifact
 from ..runtime.content import Content
+from ..runtime.files import is_folder
 from ..runtime.installed import InstalledPackage
 from ..runtime.manifest import FILE
 from .explain import differences
@@ -14,6 +15,11 @@ from .explain import differences
 def last_entries(package: InstalledPackage) -> list[Artifact]:
     """The entries in all stores, the last one at the end."""
     return sorted((entry for store in package.stores() for entry in store.entries()), key=_made)
+
+
+def has_stored(package: InstalledPackage) -> bool:
+    """Whether a store has a folder for the name, whatever is left in it."""
+    return any(is_folder(store.root.parent) for store in package.stores())
 
 
 def changes(had: Content, wanted: Content) -> str:

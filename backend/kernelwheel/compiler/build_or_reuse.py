@@ -27,6 +27,7 @@ from .create_plan import create_plan
 from .find_toolchain import describe_toolchain, toolchain_for
 from .parent_watch import Caller
 from .plan import Plan
+from .toolchain.programs import without_effect
 from .toolchain.toolchain import Toolchain
 from .toolchain.torch_files import torch_libraries
 from .work_folder import LOG, work_path
@@ -48,6 +49,8 @@ def build_or_reuse(job: CompileJob, caller: Caller, say: Say) -> CompileAnswer:
         StoreError: it cannot be stored, and the job names no folder for it instead.
     """
     tools = toolchain_for(job, caller.environ)
+    for line in without_effect(caller.environ, job.settings.variable):
+        say(line)
     packing: dict[str, Any] = {}
     if job.scratch:  # a build asks, which packs what is compiled
         for line in describe_toolchain(tools):
