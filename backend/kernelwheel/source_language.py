@@ -19,7 +19,7 @@ HEADER_OPTIONS = "-include|-imacros|--pre-include|--include|--imacros"
 _PASSING = ("-Xcompiler", "--compiler-options", "-Xpreprocessor", "-Xclang", "-Wp", "-Wa", "-Wl", "-Xlinker")
 # The libraries that every extension is linked with, and every one that uses CUDA: torch's, and the static runtime.
 LINKED = {"torch", "torch_cpu", "c10", "torch_python"}
-LINKED_FOR_CUDA = {"torch_cuda", "c10_cuda", "cudart"}
+LINKED_FOR_CUDA = {"torch_cuda", "c10_cuda", "cudart", "cudart_static"}
 
 
 def single_options(flags: Iterable[str]) -> list[str]:

@@ -222,8 +222,8 @@ def _target(extension: Extension, plan: Plan) -> Iterator[str]:
             yield f"kernelwheel_add_file_flags({name} {_quoted([file, *for_cpu(options)])})"
     if extension.link_flags:
         yield f"target_link_options({name} PRIVATE {_quoted([as_one(for_cpu(extension.link_flags))])})"
-    if extension.libraries:
-        yield f"kernelwheel_link_libraries({name} {_quoted(extension.libraries)})"
+    if libraries := extension.linked(cuda):
+        yield f"kernelwheel_link_libraries({name} {_quoted(libraries)})"
 
 
 def _quoted(values: Iterable[str]) -> str:

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from itertools import filterfalse
 from pathlib import PurePosixPath
 from typing import Any, Literal, NamedTuple, NoReturn, get_args
 
@@ -73,6 +74,10 @@ class Extension:
         """Whether it needs libraries that belong to one CUDA major."""
         return self.cuda != "none" and any(map(is_of_cuda_major, self.libraries))
 
+    def linked(self, cuda: bool) -> tuple[str, ...]:
+        """The libraries that it is linked with, in a build with CUDA or without."""
+        return self.libraries if cuda or self.cuda == "none" else tuple(filterfalse(is_of_cuda, self.libraries))
+
     @property
     def own_archs(self) -> ArchList:
         """`archs`, parsed; only if there are some."""
@@ -88,6 +93,11 @@ class Extension:
             return tuple(sorted({*self.sources, *self.cuda_sources}))
         left_out = {*self.cuda_sources, *(source for source in self.sources if source.endswith(CUDA_SUFFIX))}
         return tuple(source for source in self.sources if source not in left_out)
+
+
+def is_of_cuda(library: str) -> bool:
+    """Whether a library for the linker is CUDA's, or the driver's, so that no build without CUDA is linked with it."""
+    return library.startswith(OF_CUDA_MAJOR) or library in ("cuda", "cudadevrt", "nvidia-ml", "nvToolsExt")
 
 
 def is_of_cuda_major(library: str) -> bool:

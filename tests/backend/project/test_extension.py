@@ -319,6 +319,20 @@ def test_what_exists_only_with_cuda_is_in_the_content_of_a_plan_without_and_not_
     assert "light._cuda" not in cmake_lists(plan)
 
 
+@pytest.mark.parametrize(("cuda", "linked"), [("optional", ["z"]), ("none", ["cublas", "cudart_static", "cuda", "z"])])
+def test_a_build_without_cuda_is_not_linked_with_cuda_s_libraries(
+    machine: Machine, project: Path, cuda: str, linked: list[str]
+) -> None:
+    libraries = ["cublas", "cudart_static", "cuda", "z"]
+    extensions = find_sources([extension(libraries=libraries, cuda=cuda)], project)
+
+    lists = cmake_lists(replace(plan_of(machine, project, cuda="off"), extensions=extensions))
+
+    assert extensions[0].linked(cuda=True) == tuple(libraries)
+    named = " ".join(f"[==[{name}]==]" for name in linked)
+    assert f"kernelwheel_link_libraries(light._C {named})" in lists
+
+
 def test_a_value_of_a_table_cannot_become_cmake(machine: Machine, project: Path) -> None:
     """It stands in a bracket argument, in which nothing is evaluated."""
     extensions = find_sources([extension(define=["A=$ENV{X}"])], project)
