@@ -8,18 +8,20 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ..packing.setuptools_project import refuse_ext_modules
-from ..project.arch_choice import from_flags
 from ..project.package import read_toml, split_table
-from ..requirements import own_reference
 from ..runtime.errors import KernelWheelError, SettingsError, printable
 from ..runtime.exit_status import Parser
+from .architectures import GPU, choose, family, give
+from .build_requirements import build_system
 from .extension_tables import AdoptionNotes, Table, merge, translate
 from .pyproject_text import add_tables, toml_text
+from .reporting_commands import only_reports
 from .setup_edit import without_extensions
 from .setup_flags import Places
 from .setup_runs import SetupRun, run_setup_script
@@ -29,14 +31,13 @@ Read the CUDAExtension and CppExtension of a project's setup.py, and print the t
 kernelwheel builds the same. What else setup.py says, such as the metadata and the packages, stays there: setuptools
 reads it as before. What cannot be translated is said on standard error, with the reason.
 
-This RUNS setup.py, where it is, as pip would: first as if this machine had a CUDA toolkit and a GPU, then as if it had
-neither, and with --write what is left of it. What it gives to setup() is recorded, and nothing is compiled.
+This RUNS setup.py, where it is, as pip would: first as if this machine had a CUDA toolkit and a GPU (compute capability
+9.0, or what --gpu says), then as if it had neither, and with --write what is left of it. What it gives to setup() is
+recorded, and nothing is compiled.
 
 The exit status is 0 if all was translated, 1 if not, 2 if the command is wrong.
 """
 _TORCH_S = ("CUDAExtension", "CppExtension")
-# What kernelwheel brings, or does without.
-_BROUGHT = {"setuptools", "wheel", "torch", "ninja", "cmake", "packaging", "kernelwheel"}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -56,24 +57,34 @@ def main(arguments: Sequence[str]) -> int:
         help="add the tables to pyproject.toml instead of printing them, and take the extensions and what only they "
         "use out of setup.py; setup.py.old is then the one before",
     )
+    parser.add_argument(
+        "--gpu",
+        metavar="CAPABILITY",
+        action="append",
+        help="the GPU that setup.py is told of, such as 8.9; given again: several (default: 9.0)",
+    )
     chosen = parser.parse_args(arguments)
+    if wrong := [each for each in chosen.gpu or () if not re.fullmatch(r"\d{1,2}\.\d", each)]:
+        parser.error(f"--gpu takes a compute capability such as 8.9, not {wrong[0]!r}")
     project = Path(chosen.folder).resolve()
     script = project / "setup.py"
     if not script.is_file():
         parser.error(f"no setup.py in {project}" if project.is_dir() else f"no folder {project}")
     notes = AdoptionNotes()
     source = script.read_bytes()
-    run = run_setup_script(project, "cuda", os.environ, source)
+    run = _without_reports(run_setup_script(project, chosen.gpu or [GPU], os.environ, source), source, notes)
     without_cuda = _without_cuda(project, run, source, notes)
-    build_system, kernelwheel = adopted_tables(project, run, without_cuda, notes)
-    if chosen.write:
+    required, kernelwheel = adopted_tables(project, run, without_cuda, notes, chosen.gpu or ())
+    if chosen.write and notes.refused:
+        notes.remarks.append("nothing was written; without --write, adopt prints the tables")
+    elif chosen.write:
         edited = _edited(project, run, without_cuda, source)
-        add_tables(project / "pyproject.toml", build_system, kernelwheel)
+        add_tables(project / "pyproject.toml", required, kernelwheel)
         shutil.copy2(script, script.with_name("setup.py.old"))
         script.write_bytes(edited)
         notes.remarks.append("setup.py has no extensions any more; it was as setup.py.old is: compare them")
     else:
-        print("\n".join(toml_text(build_system, kernelwheel)), end="")
+        print("\n".join(toml_text(required, kernelwheel)), end="")
         notes.remarks.append("setup.py must not have ext_modules any more: --write takes them out")
     for text in notes.untranslated:
         print(f"not translated: {printable(text)}", file=sys.stderr)
@@ -87,17 +98,28 @@ def _without_cuda(project: Path, run: SetupRun, source: bytes, notes: AdoptionNo
     if not any(extension.made_by == "CUDAExtension" for extension in run.extensions):
         return None
     try:
-        return run_setup_script(project, "cpu", os.environ, source)
+        return run_setup_script(project, [], os.environ, source)
     except KernelWheelError as error:
         reason = error.found.partition("\n")[0]
         notes.remarks.append(f"setup.py fails without CUDA, so its extensions require CUDA: {reason}")
         return None
 
 
+def _without_reports(run: SetupRun, source: bytes, notes: AdoptionNotes) -> SetupRun:
+    """The same run, with torch's `build_ext` in place of one that only reports on a build."""
+    kind = run.commands.get("build_ext")
+    if kind is None or not only_reports(source, kind):
+        return run
+    notes.remarks.append(f"setup.py has its own build_ext, {kind}, which only reports: nothing calls it any more")
+    return replace(run, commands={**run.commands, "build_ext": None})
+
+
 def adopted_tables(
-    project: Path, run: SetupRun, without_cuda: SetupRun | None, notes: AdoptionNotes
+    project: Path, run: SetupRun, without_cuda: SetupRun | None, notes: AdoptionNotes, gpus: Sequence[str] = ()
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The tables [build-system] and [tool.kernelwheel] for a project; what is lost goes to `notes`.
+
+    `gpus` are the compute capabilities that a person chose for the GPUs that setup.py was told of.
 
     Raises:
         KernelWheelError: there is no extension of torch's, or pyproject.toml cannot be read.
@@ -107,7 +129,7 @@ def adopted_tables(
     name = str(run.name or "")
     keys = {
         "package": _home([each["name"] for each in extensions], name, run.packages or [], notes),
-        "archs": _archs(arch_flags, run, notes),
+        "archs": choose(arch_flags, extensions, run, gpus, notes),
         "extension": [{key: value for key, value in each.items() if value} for each in extensions],
     }
     kernelwheel = {key: value for key, value in keys.items() if value}
@@ -115,14 +137,17 @@ def adopted_tables(
         split_table(kernelwheel, name, project)[0].located(project)
     except SettingsError as error:
         said = f"{error.problem}: {error.required}; found {error.found}"
+        notes.refused.append(said)
         notes.untranslated.append(f"kernelwheel refuses these tables: {said}")
     if kind := run.commands.get("build_ext"):
         notes.untranslated.append(f"setup.py has its own build_ext, {kind}: nothing calls it any more")
     if run.calls > 1:
         notes.untranslated.append(f"setup() was called {run.calls} times: only the first call was read")
-    notes.remarks.append(f"setup.py was told that there are CUDA {run.cuda} and a GPU with compute capability 9.0")
+    told = f"setup.py was told that there are CUDA {run.cuda} and a GPU with compute capability "
+    told += " and one with ".join(gpus or [GPU])
+    notes.remarks.append(told + ("; it asked: --gpu names another" if run.asked_capability and not gpus else ""))
     any_cuda = any(each["cuda"] != "none" for each in extensions)
-    return _build_system(any_cuda, present.get("build-system", {}), notes), kernelwheel
+    return build_system(any_cuda, present.get("build-system", {}), notes), kernelwheel
 
 
 def _extensions(
@@ -140,8 +165,14 @@ def _extensions(
         table, flags = translate(extension, places, notes)
         if extension.made_by == "CUDAExtension" and other and other.made_by == "CppExtension":
             table = merge(table, translate(other, places, AdoptionNotes())[0], notes)
+        elif without_cuda and other is None:
+            table["cuda"] = "only"
+            notes.remarks.append(f"{extension.name}: a build without CUDA leaves it out, as setup.py does")
         tables.append(table)
-        arch_flags += flags
+        if own := family(flags):
+            give(table, own, notes)
+        else:
+            arch_flags += flags
     notes.untranslated.extend(f"{name}: an extension that is built only without CUDA" for name in plain)
     if not tables:
         raise KernelWheelError(
@@ -154,24 +185,6 @@ def _extensions(
             ],
         )
     return tables, arch_flags
-
-
-def _archs(flags: Sequence[str], run: SetupRun, notes: AdoptionNotes) -> str | None:
-    """The value of `archs`; None if no flag chooses architectures, or if a list cannot say what they choose."""
-    if flags and run.asked_capability:
-        notes.remarks.append(
-            "flags that choose the GPU's own architecture are left out: kernelwheel compiles for TORCH_CUDA_ARCH_LIST "
-            "or a default list"
-        )
-        return None
-    try:
-        archs = str(from_flags(flags))
-    except ValueError as error:
-        notes.untranslated.append(f"the flag {error}, which no list of architectures can say")
-        return None
-    if archs:
-        notes.remarks.append(f"flags that choose architectures became archs = {archs!r}; TORCH_CUDA_ARCH_LIST wins")
-    return archs or None
 
 
 def _home(names: Sequence[str], name: str, packages: Sequence[str], notes: AdoptionNotes) -> str | None:
@@ -193,18 +206,6 @@ def _home(names: Sequence[str], name: str, packages: Sequence[str], notes: Adopt
     return top[0] if len(top) == 1 else names[0]
 
 
-def _build_system(cuda: bool, old: Mapping[str, Any], notes: AdoptionNotes) -> dict[str, Any]:
-    """[build-system], with what setup.py may import besides what kernelwheel brings."""
-    requires = [own_reference("cuda" if cuda else ""), "torch>=2.10"]
-    for text in old.get("requires", []):
-        match = re.match(r"\s*([A-Za-z0-9._-]+)", text)
-        if not match or match[1] not in _BROUGHT:
-            requires.append(text)
-        elif text.startswith("torch="):
-            notes.remarks.append(f"[build-system] requires no longer has {text}, but {requires[1]}")
-    return {"requires": requires, "build-backend": "kernelwheel.hooks"}
-
-
 def _edited(project: Path, run: SetupRun, without_cuda: SetupRun | None, source: bytes) -> bytes:
     """The text of setup.py without its extensions, if it is certain what to take out, and the rest does the same."""
     # Without ext_modules and packages, setuptools would look for packages by itself.
@@ -215,7 +216,7 @@ def _edited(project: Path, run: SetupRun, without_cuda: SetupRun | None, source:
         with tempfile.TemporaryDirectory() as folder:
             (Path(folder) / "setup.py").write_bytes(edited)
             refuse_ext_modules(Path(folder), {})
-        after = run_setup_script(project, "cpu", os.environ, edited, importable=False)
+        after = run_setup_script(project, [], os.environ, edited, importable=False)
     except SettingsError as error:
         raise _refusal("ext_modules is used for something else as well, or is no plain argument of setup()") from error
     except (SyntaxError, ValueError) as error:

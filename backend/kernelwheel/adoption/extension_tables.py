@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import glob
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from ..project.extension import is_of_cuda
 from ..source_language import CUDA_SUFFIX, CXX_SUFFIXES, LINKED, LINKED_FOR_CUDA
 from .setup_flags import Places, SortedFlags, sort_flags
 from .setup_runs import RecordedExtension
@@ -29,6 +31,7 @@ class AdoptionNotes:
 
     untranslated: list[str] = field(default_factory=list)  # what pyproject.toml does not have, and why
     remarks: list[str] = field(default_factory=list)  # what is as it should be, and yet worth a look
+    refused: list[str] = field(default_factory=list)  # why kernelwheel would not build these tables
 
 
 def translate(extension: RecordedExtension, places: Places, notes: AdoptionNotes) -> tuple[Table, list[str]]:
@@ -46,7 +49,11 @@ def translate(extension: RecordedExtension, places: Places, notes: AdoptionNotes
             lost.append(f"extra_compile_args for {compiler}, which no key takes: {' '.join(given[compiler])}")
     cxx, nvcc = (sort_flags([*given.get("", []), *given.get(name, [])], places) for name in ("cxx", "nvcc"))
     link = sort_flags(extension.listed("extra_link_args"), places)
-    _report_left_out(extension, (cxx, nvcc, link), places, lost)
+    _report_left_out(extension, (cxx, nvcc, link), places, lost, notes)
+    if standards := _once([*cxx.old_standards, *nvcc.old_standards]):
+        notes.remarks.append(
+            f"{extension.name}: {' '.join(standards)} is left out: a build takes the C++ standard of torch's headers"
+        )
     if native := _once(flag for flags in (cxx, nvcc, link) for flag in flags.of_this_cpu):
         said = "left out: that is the CPU of whoever builds, and a wheel is for others"
         advice = 'cpu = "x86-64-v3" in [tool.kernelwheel] names one, which is checked before loading'
@@ -54,20 +61,24 @@ def translate(extension: RecordedExtension, places: Places, notes: AdoptionNotes
     text = "\n".join(_read(places.project / source) for source in sources)
     kind = _kind(extension.name, text, notes)
     with_cuda = extension.made_by == "CUDAExtension" or any(source.endswith(CUDA_SUFFIX) for source in sources)
+    defined = _definitions(extension, text, kind, notes)
+    if kind != "module":
+        lost += _python_headers(kind, text, {each.partition("=")[0] for each in defined})
     libraries = [*extension.listed("libraries"), *cxx.libraries, *nvcc.libraries, *link.libraries]
     table = {
         "name": extension.name,
         "kind": kind,
         "sources": [glob.escape(source) for source in sources],
         "cuda-sources": [],
-        "include-dirs": _include_dirs(extension, (cxx, nvcc, link), places, lost),
-        "define": _definitions(extension, text, kind, notes),
+        "include-dirs": _include_dirs(extension, (cxx, nvcc, link), places, lost, notes),
+        "define": defined,
         "cuda-define": [],
         "cxx-flags": cxx.kept,
         "cuda-flags": nvcc.kept if with_cuda else [],
         "link-flags": link.kept,
         "libraries": _once(name for name in libraries if name not in LINKED | LINKED_FOR_CUDA),
         "cuda": "required" if with_cuda else "none",
+        "archs": "",
         "by-path": kind != "module" and _is_loaded_by_path(places.project / extension.name.partition(".")[0]),
     }
     notes.untranslated.extend(f"{extension.name}: {what}" for what in _once(lost))
@@ -81,6 +92,8 @@ def merge(with_cuda: Table, without: Table, notes: AdoptionNotes) -> Table:
         ("sources", True), ("define", True), ("cxx-flags", False), ("link-flags", False), ("libraries", False),
     ):  # fmt: skip
         more = [value for value in with_cuda[key] if value not in without[key]]
+        if key == "libraries":  # a build without CUDA is not linked with CUDA's
+            more = [name for name in more if not is_of_cuda(name)]
         if has_own_key:
             merged[f"cuda-{key}"] = [value for value in more if not value.endswith(CUDA_SUFFIX)]
             merged[key] = [value for value in with_cuda[key] if value not in merged[f"cuda-{key}"]]
@@ -111,12 +124,19 @@ def _sources(extension: RecordedExtension, places: Places, lost: list[str]) -> l
 
 
 def _include_dirs(
-    extension: RecordedExtension, sorted_flags: Sequence[SortedFlags], places: Places, lost: list[str]
+    extension: RecordedExtension,
+    sorted_flags: Sequence[SortedFlags],
+    places: Places,
+    lost: list[str],
+    notes: AdoptionNotes,
 ) -> list[str]:
     """Folders relative to the project, without those that a build searches anyway."""
-    found = []
+    found: list[str] = []
     for folder in [*extension.listed("include_dirs"), *(each for flags in sorted_flags for each in flags.include_dirs)]:
         if places.comes_anyway(folder):
+            continue
+        if package := places.package_of_pip(folder):
+            _say_of_pip(extension.name, package, notes)
             continue
         inside = places.relative(folder)
         if inside is None:
@@ -132,13 +152,55 @@ def _include_dirs(
 
 
 def _report_left_out(
-    extension: RecordedExtension, sorted_flags: Sequence[SortedFlags], places: Places, lost: list[str]
+    extension: RecordedExtension,
+    sorted_flags: Sequence[SortedFlags],
+    places: Places,
+    lost: list[str],
+    notes: AdoptionNotes,
 ) -> None:
     for flag in (each for flags in sorted_flags for each in flags.of_this_machine):
         lost.append(f"the flag {flag!r} names a place on this machine")
     for folder in [*extension.listed("library_dirs"), *(each for flags in sorted_flags for each in flags.link_dirs)]:
-        if not places.comes_anyway(folder):
+        if package := places.package_of_pip(folder):
+            _say_of_pip(extension.name, package, notes)
+        elif not places.comes_anyway(folder):
             lost.append(f"the library folder {folder}, which no key takes")
+
+
+def _say_of_pip(name: str, folder: str, notes: AdoptionNotes) -> None:
+    """Say of a folder in a package of pip that a build finds it, if that package is there."""
+    records = ((each.metadata["Name"], each.read_text("RECORD") or "") for each in metadata.distributions())
+    package = next((found for found, record in records if f"\n{folder}/" in f"\n{record}"), folder)
+    said = (
+        f"{name}: the headers and libraries of pip's {package} need no folder, as a build finds them beside torch; if "
+        "torch does not require it, add it to requires in [build-system] and to the dependencies"
+    )
+    if said not in notes.remarks:
+        notes.remarks.append(said)
+
+
+_PYTHON_S = re.compile(
+    r"\s*#\s*include\s*[<\"](Python\.h|pybind11/[^>\"]+|torch/(?:extension|python|csrc/utils/pybind)\.h)[>\"]"
+)
+_IF = re.compile(r"\s*#\s*(if(?:n?def)?|el\w+|endif)\b\s*(.*)")
+
+
+def _python_headers(kind: str, text: str, defined: Collection[str]) -> Iterator[str]:
+    """The headers of Python that a library without Python includes; not those for a macro that is not defined."""
+    off: list[bool] = []  # for each condition around a line, whether it is certain that it does not hold
+    for line in text.splitlines():
+        if condition := _IF.match(line):
+            macro = re.fullmatch(r"(?:defined\b[\s(]*)?(\w+)[\s)]*", condition[2])
+            if condition[1] in ("if", "ifdef", "ifndef"):
+                unset = macro is not None and macro[1] not in defined and not macro[1].isdecimal()
+                off.append(condition[1] != "ifndef" and unset)
+            elif off:
+                off[-1:] = [] if condition[1] == "endif" else [False]
+        elif not any(off) and (header := _PYTHON_S.match(line)):
+            yield (
+                f"a source includes {header[1]}, and a {kind} is compiled without Python: remove it, or include "
+                "torch/torch.h instead"
+            )
 
 
 def _definitions(extension: RecordedExtension, text: str, kind: str, notes: AdoptionNotes) -> list[str]:

@@ -24,6 +24,8 @@ _INCLUDE = re.compile(r"(?:-I|-isystem|--include-path|--system-include)[= ]?(.+)
 _NOT_LIBRARIES = {"-ldir", "-lib", "-lineinfo", "-list-gpu-arch", "-list-gpu-code", "-lto"}
 # The C++ standards that no torch takes, or that each takes by itself: KernelWheel.cmake has the one of torch's headers.
 _OLD_STANDARD = re.compile(r"--?std[= ](c|gnu)\+\+(98|03|0x|11|1y|14|1z|17)")
+# A library by its name, or by its file, `-l:libnvshmem_host.so.3`.
+_LIBRARY = re.compile(r"-l ?(?:([\w.+-]+)|:lib([\w+-]+)\.(?:so(?:\.\d+)*|a))")
 _ABSOLUTE = re.compile(r"""(?:^|[=,:;"'\s]|-L|-B|-iquote|-idirafter|-include)(/[\w.@+~-][^\s,:;"']*)""")
 
 
@@ -47,6 +49,14 @@ class Places(NamedTuple):
         if any(path.is_relative_to(folder) for folder in self.known) or str(path) in self.searched:
             return True
         return bool(re.match(r"/(usr/local|opt)/cuda(-[\d.]+)?(/|$)", str(path))) or "pybind11" in path.parts[-2:]
+
+    def package_of_pip(self, text: str) -> str | None:
+        """The folder below site-packages, `nvidia/nccl`, if this is its folder of headers or libraries; else None.
+
+        A build looks into these folders beside torch by itself.
+        """
+        match = re.search(r"/site-packages/(nvidia/[\w.-]+)/(?:include|lib)(?:/|$)", str(self._full(text)))
+        return match[1] if match else None
 
     def _full(self, text: str) -> Path:
         return Path(os.path.normpath(self.project / text))
@@ -79,8 +89,8 @@ def sort_flags(flags: Sequence[str], places: Places) -> SortedFlags:
             result.link_dirs.append(flag[2:].strip())
         elif _OLD_STANDARD.fullmatch(flag):
             result.old_standards.append(flag)
-        elif re.fullmatch(r"-l ?[\w.+-]+", flag) and flag not in _NOT_LIBRARIES:
-            result.libraries.append(flag[2:].strip())
+        elif (library := _LIBRARY.fullmatch(flag)) and flag not in _NOT_LIBRARIES:
+            result.libraries.append(library[1] or library[2])
         elif absolute and flag.startswith("-Wl,-rpath") and all(map(places.comes_anyway, absolute)):
             pass  # torch is loaded before the library, so that it needs no path to it
         elif absolute or str(places.project) in flag:

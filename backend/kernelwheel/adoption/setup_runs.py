@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from ..project.build_platforms import HOST_PLATFORM
 from ..runtime.errors import KernelWheelError
@@ -51,24 +51,25 @@ class SetupRun:
     asked_capability: bool  # whether it asked for the compute capability of the GPU that it was told of
     known_folders: tuple[str, ...]  # of torch and of the toolkit; what lies in them, a build finds by itself
     searched_folders: tuple[str, ...]  # of headers, Python's and the compiler's, that a build searches anyway
+    archs_set: str = ""  # what it put into the environment as TORCH_CUDA_ARCH_LIST
 
 
 def run_setup_script(
     project: Path,
-    machine: Literal["cuda", "cpu"],
+    gpus: Sequence[str],
     environ: Mapping[str, str],
     source: bytes,
     importable: bool = True,
 ) -> SetupRun:
     """Run a text as the setup.py of a project, where that is.
 
-    It is told that there are a CUDA toolkit and a GPU, or neither; if `importable`, it can import the project's
-    modules, as setuptools' older backend lets it.
+    It is told that there are a CUDA toolkit and GPUs of some compute capabilities, or, without these, neither; if
+    `importable`, it can import the project's modules, as setuptools' older backend lets it.
 
     Raises:
         KernelWheelError: it does not get as far as setup().
     """
-    words = [sys.executable, str(_CHILD), str(project), machine, *(["importable"] if importable else [])]
+    words = [sys.executable, str(_CHILD), str(project), ",".join(gpus), *(["importable"] if importable else [])]
     done = subprocess.run(words, input=source, env=environ, capture_output=True, check=False)
     if done.returncode or not done.stdout:
         raise _failure(f"its process ended with status {done.returncode}", done.stderr)
@@ -86,6 +87,7 @@ def run_setup_script(
         calls=said["calls"],
         cuda=said["cuda"],
         asked_capability=said["asked_capability"],
+        archs_set=said["archs_set"],
         known_folders=tuple(said["known_folders"]),
         searched_folders=(*said["python_headers"], *HOST_PLATFORM.headers),
     )

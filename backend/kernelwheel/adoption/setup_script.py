@@ -1,10 +1,10 @@
 """The child process that runs a setup.py and prints as JSON what it gives to setup().
 
-Run as `python setup_script.py DIR cuda|cpu [importable]` with the text of setup.py on standard input. The real torch
-and setuptools are used, but `setup()` only notes its arguments, and torch answers for a machine that is the same
-everywhere: with `cuda`, there are a CUDA toolkit and a GPU, with `cpu`, neither. With `importable`, the modules in DIR
-can be imported, as in a build by setuptools' older backend, but not in one by kernelwheel. It imports nothing from this
-package.
+Run as `python setup_script.py DIR GPUS [importable]` with the text of setup.py on standard input. The real torch and
+setuptools are used, but `setup()` only notes its arguments, and torch answers for a machine that is the same
+everywhere: with GPUS such as `9.0,8.9`, there are these and a CUDA toolkit, without any, no toolkit either. With
+`importable`, the modules in DIR can be imported, as in a build by setuptools' older backend, but not in one by
+kernelwheel. It imports nothing from this package.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ EXTENSION_FIELDS = (
     "sources", "include_dirs", "define_macros", "undef_macros", "library_dirs", "libraries", "runtime_library_dirs",
     "extra_objects", "extra_compile_args", "extra_link_args", "export_symbols",
 )  # fmt: skip
-GPU = SimpleNamespace(name="NVIDIA H100 80GB HBM3", major=9, minor=0, total_memory=80 << 30, multi_processor_count=132)
+# The variables with which a caller's shell would answer for the project, on what is compiled for and how.
+CALLER_S = ("CUDA_HOME", "CUDA_PATH", "FORCE_CUDA", "TORCH_CUDA_ARCH_LIST", "CUDAARCHS", "NVCC_APPEND_FLAGS")
+ARCH_LIST = "TORCH_CUDA_ARCH_LIST"
+LIBRARIES = ("torch", "setuptools", "distutils", "builtins")  # whose classes no setup.py wrote
 # What torch.version.cuda is said to be if the torch that is installed has none.
 ASSUMED_CUDA = "13.0"
 
@@ -34,8 +37,9 @@ ASSUMED_CUDA = "13.0"
 class Recorder:
     """What a setup.py did, up to now."""
 
-    def __init__(self) -> None:
+    def __init__(self, gpus: str) -> None:
         self.call: dict[str, Any] = {}
+        self.gpus = [gpu(each) for each in gpus.split(",") if each]
         self.calls = 0
         self.asked_capability = False
 
@@ -58,15 +62,25 @@ class Recorder:
             }
         return distribution
 
-    def capability(self, *_: object) -> tuple[int, int]:
+    def capability(self, device: object = None) -> tuple[int, int]:
         """Stands for torch.cuda.get_device_capability."""
-        self.asked_capability = True
-        return GPU.major, GPU.minor
+        properties = self.properties(device)
+        return properties.major, properties.minor
 
-    def properties(self, *_: object) -> SimpleNamespace:
+    def properties(self, device: object = None) -> SimpleNamespace:
         """Stands for torch.cuda.get_device_properties."""
         self.asked_capability = True
-        return GPU
+        number = str(getattr(device, "index", device)).rpartition(":")[2]  # 1, "cuda:1", torch.device("cuda", 1)
+        return self.gpus[int(number) if number.isdecimal() else 0]
+
+
+def gpu(capability: str) -> SimpleNamespace:
+    """What torch says of a GPU with a compute capability such as 9.0."""
+    major, _, minor = capability.partition(".")
+    name = "NVIDIA H100 80GB HBM3" if capability == "9.0" else f"NVIDIA GPU {capability}"
+    return SimpleNamespace(
+        name=name, major=int(major), minor=int(minor), total_memory=80 << 30, multi_processor_count=132
+    )
 
 
 def pretend(recorder: Recorder, toolkit: Path | None) -> None:
@@ -78,7 +92,7 @@ def pretend(recorder: Recorder, toolkit: Path | None) -> None:
     import torch.backends.cuda
     from torch.utils import cpp_extension
 
-    gpus = int(toolkit is not None)
+    gpus = len(recorder.gpus)
     answers: dict[str, Callable[..., object]] = {
         "is_available": lambda: bool(gpus),
         "device_count": lambda: gpus,
@@ -87,8 +101,8 @@ def pretend(recorder: Recorder, toolkit: Path | None) -> None:
     if toolkit:
         answers |= {
             "get_device_capability": recorder.capability, "get_device_properties": recorder.properties,
-            "get_device_name": lambda *_: GPU.name, "current_device": lambda: 0,
-            "mem_get_info": lambda *_: (GPU.total_memory, GPU.total_memory),
+            "get_device_name": lambda device=None: recorder.properties(device).name, "current_device": lambda: 0,
+            "mem_get_info": lambda *_: (recorder.gpus[0].total_memory, recorder.gpus[0].total_memory),
         }  # fmt: skip
     replaced: list[tuple[object, dict[str, object]]] = [
         (torch.cuda, {**answers}),
@@ -108,7 +122,7 @@ def pretend(recorder: Recorder, toolkit: Path | None) -> None:
     for owner, values in replaced:
         for name, value in values.items():
             setattr(owner, name, value)
-    for name in ("CUDA_HOME", "CUDA_PATH", "FORCE_CUDA"):
+    for name in CALLER_S:
         os.environ.pop(name, None)
     if toolkit:
         os.environ.update(CUDA_HOME=str(toolkit), CUDA_PATH=str(toolkit), FORCE_CUDA="1")
@@ -157,16 +171,23 @@ def described(extension: Any) -> dict[str, Any]:
 
 
 def own_command(kind: Any) -> str | None:
-    """The name of a command's class; None for torch's BuildExtension, with or without options."""
-    is_torch_s = str(getattr(kind, "__module__", "")).startswith("torch.")
-    return None if is_torch_s else str(getattr(kind, "__qualname__", kind))
+    """The name of a command's class; None for torch's BuildExtension, with or without options.
+
+    torch itself makes the class that has options, of whatever class is given them.
+    """
+    kind = getattr(kind, "func", kind)  # of functools.partial
+    made_by = {each: str(each.__module__).partition(".")[0] for each in getattr(kind, "__mro__", ())}
+    own = next((each for each, module in made_by.items() if module not in LIBRARIES), None)
+    if own is None and "torch" in made_by.values():
+        return None
+    return str(getattr(own or kind, "__qualname__", kind))
 
 
-def record(project: Path, source: bytes, toolkit: Path | None, importable: bool) -> dict[str, Any]:
+def record(project: Path, source: bytes, toolkit: Path | None, gpus: str, importable: bool) -> dict[str, Any]:
     """Run the text of a project's setup.py to its end."""
     import torch
 
-    recorder = Recorder()
+    recorder = Recorder(gpus)
     pretend(recorder, toolkit)
     os.chdir(project)
     sys.argv = ["setup.py", "bdist_wheel"]
@@ -187,21 +208,22 @@ def record(project: Path, source: bytes, toolkit: Path | None, importable: bool)
         "calls": recorder.calls,
         "failure": failure,
         "cuda": torch.version.cuda,
+        "archs_set": os.environ.get(ARCH_LIST, ""),
         "asked_capability": recorder.asked_capability,
         "known_folders": [str(Path(torch.__file__).parent), *([str(toolkit)] if toolkit else [])],
         "python_headers": [*(sysconfig.get_path(name) for name in ("include", "platinclude")), *prefixes],
     }
 
 
-def main(project: str, machine: str, *options: str) -> None:
+def main(project: str, gpus: str, *options: str) -> None:
     """Print what was observed to what was standard output; setup.py prints to standard error."""
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as out, tempfile.TemporaryDirectory() as scratch:
         os.dup2(2, 1)
         sys.stdout = sys.stderr  # in the order in which it was printed
         del sys.path[0]  # this file's own folder
         sys.dont_write_bytecode = True
-        toolkit = make_toolkit(Path(scratch).resolve() / "cuda") if machine == "cuda" else None
-        json.dump(record(Path(project), sys.stdin.buffer.read(), toolkit, "importable" in options), out)
+        toolkit = make_toolkit(Path(scratch).resolve() / "cuda") if gpus else None
+        json.dump(record(Path(project), sys.stdin.buffer.read(), toolkit, gpus, "importable" in options), out)
 
 
 if __name__ == "__main__":

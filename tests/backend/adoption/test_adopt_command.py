@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from kernelwheel.adoption.adopt import adopted_tables
+from kernelwheel.adoption.build_requirements import build_system
 from kernelwheel.adoption.extension_tables import AdoptionNotes, Table, merge, translate
 from kernelwheel.adoption.pyproject_text import WIDTH, add_tables, toml_text
 from kernelwheel.adoption.setup_flags import Places, sort_flags
@@ -71,7 +72,8 @@ LOSSES = {
     + """
 from setuptools import Extension
 class Mine(BuildExtension):
-    pass
+    def run(self):
+        pass
 common = dict(sources=["ext.cpp"], include_dirs=["/elsewhere/include"], library_dirs=["/elsewhere/lib"])
 modules = [Extension("pair.plain", ["plain.c"]), CppExtension("pair.cpu", **common)]
 if torch.cuda.is_available():
@@ -154,7 +156,7 @@ def test_what_cannot_be_translated_is_said_with_its_reason(tmp_path: Path) -> No
             "kernelwheel": {
                 "extension": [
                     {"name": "pair.cpu", "kind": "operators", "sources": ["ext.cpp"], "cuda": "none"},
-                    {"name": "pair.cuda", "kind": "module", "sources": ["made.cu"], "cuda": "required"},
+                    {"name": "pair.cuda", "kind": "module", "sources": ["made.cu"], "cuda": "only"},
                 ]
             }
         },
@@ -172,6 +174,7 @@ def test_what_cannot_be_translated_is_said_with_its_reason(tmp_path: Path) -> No
         "not translated: setup.py has its own build_ext, Mine: nothing calls it any more",
         "not translated: setup() was called 2 times: only the first call was read",
         "note: pair.cuda: no source has PYBIND11_MODULE or TORCH_LIBRARY; assumed to be a module",
+        "note: pair.cuda: a build without CUDA leaves it out, as setup.py does",
         "note: [build-system] requires no longer has torch==2.4.0, but torch>=2.10",
     ]
     assert status == 1
@@ -220,6 +223,8 @@ PLACES = Places(Path("/p"), ("/env/torch", "/scratch/cuda"), ("/usr/include",))
         (["-lineinfo", "-lto", "-lcuda", "-linear"], ["-lineinfo", "-lto"], "libraries", ["cuda", "inear"]),
         (["-std=c++20", "--std=c++14", "-std", "gnu++17", "-std=c++03"], ["-std=c++20"], "old_standards",
          ["--std=c++14", "-std gnu++17", "-std=c++03"]),
+        (["-l:libnvshmem_host.so.3", "-l:libnvshmem_device.a", "-lz"], [], "libraries",
+         ["nvshmem_host", "nvshmem_device", "z"]),
         (["-L/x", "-Wl,-O1"], ["-Wl,-O1"], "link_dirs", ["/x"]),
         (["-Wl,-rpath,/env/torch/lib", "-Wl,-rpath,$ORIGIN/../lib"], ["-Wl,-rpath,$ORIGIN/../lib"], "of_this_machine",
          []),
@@ -359,6 +364,47 @@ def test_a_macro_that_brings_in_python_is_left_out_of_a_library_without_python(t
     assert module["define"] == ["WITH_PYTHON", "WITH_CUDA"]
 
 
+@pytest.mark.parametrize(
+    ("text", "macros", "told"),
+    [
+        ("#include <Python.h>", [], "Python.h"),
+        ('#include "torch/extension.h"', [], "torch/extension.h"),
+        ("#ifdef WITH_CUDA\n#include <pybind11/numpy.h>\n#endif", [["WITH_CUDA", None]], "pybind11/numpy.h"),
+        ("#ifndef NO_PYTHON\n#include <torch/python.h>\n#endif", [], "torch/python.h"),
+        ("#ifdef A\n#else\n#include <Python.h>\n#endif", [], "Python.h"),
+        ("#ifdef WITH_PYTHON\n#include <Python.h>\n#endif", [["WITH_PYTHON", None]], None),
+        ("#if defined(WITH_PYTHON)\n#include <Python.h>\n#endif", [], None),
+        ("#ifdef _WIN32\n#include <Python.h>\n#endif", [], None),
+        ("// #include <Python.h>\n#include <torch/all.h>", [], None),
+    ],
+)
+def test_headers_of_python_in_a_library_without_python_are_told(
+    tmp_path: Path, text: str, macros: list[list[str | None]], told: str | None
+) -> None:
+    _, notes = translated(lay_out(tmp_path, {"a.cu": f"{text}\nTORCH_LIBRARY(x, m) {{}}"}), define_macros=macros)
+
+    assert len(notes.untranslated) == (told is not None)
+    assert all(
+        f"a source includes {told}, and a torch-library is compiled without Python" in each
+        for each in notes.untranslated
+    )
+
+
+def test_a_standard_that_is_left_out_and_packages_of_pip_are_notes(tmp_path: Path) -> None:
+    nccl = "/env/lib/python3.12/site-packages/nvidia/nccl"
+
+    table, notes = translated(
+        lay_out(tmp_path, {"a.cu": MODULE}), extra_compile_args={"cxx": ["-std=c++17"], "nvcc": ["-std=c++17", "-O3"]},
+        include_dirs=[f"{nccl}/include"], library_dirs=[f"{nccl}/lib"], extra_link_args=["-l:libnccl.so.2"],
+    )  # fmt: skip
+
+    assert (table["cuda-flags"], table["include-dirs"], table["libraries"]) == (["-O3"], [], ["nccl"])
+    assert notes.untranslated == []
+    standard, package = sorted(notes.remarks)
+    assert "-std=c++17 is left out" in standard
+    assert "nccl need no folder, as a build finds them beside torch" in package
+
+
 @pytest.mark.parametrize(("source", "by_path"), [("TORCH_LIBRARY(x, m) {}", True), (MODULE, False)])
 def test_a_library_that_the_package_loads_by_its_path_is_to_lie_there(
     tmp_path: Path, source: str, by_path: bool
@@ -371,7 +417,7 @@ def test_a_library_that_the_package_loads_by_its_path_is_to_lie_there(
 def test_what_only_one_of_two_builds_has_is_told(tmp_path: Path) -> None:
     lay_out(tmp_path, {"a.cu": MODULE, "b.cpp": "", "stub.cpp": ""})
     with_cuda, _ = translated(
-        tmp_path, sources=["a.cu", "b.cpp"], libraries=["cublas"], extra_compile_args={"cxx": ["-fopenmp"]}
+        tmp_path, sources=["a.cu", "b.cpp"], libraries=["cublas", "z"], extra_compile_args={"cxx": ["-fopenmp"]}
     )
     without, _ = translated(tmp_path, sources=["b.cpp", "stub.cpp"], define_macros=[["NO_CUDA", None]])
     notes = AdoptionNotes()
@@ -381,7 +427,7 @@ def test_what_only_one_of_two_builds_has_is_told(tmp_path: Path) -> None:
         "p._C: of sources, builds without CUDA alone have stub.cpp",
         "p._C: of define, builds without CUDA alone have NO_CUDA",
         "p._C: of cxx-flags, builds with CUDA alone have -fopenmp: here all builds do",
-        "p._C: of libraries, builds with CUDA alone have cublas: here all builds do",
+        "p._C: of libraries, builds with CUDA alone have z: here all builds do",
     ]
 
 
@@ -404,6 +450,82 @@ def test_of_several_packages_none_is_taken_for_the_home_by_chance(
 
     assert kernelwheel.get("package") == home
     assert notes.untranslated == []
+
+
+def adopted(
+    folder: Path, flags: list[str], asked: bool = False, archs_set: str = "", gpus: list[str] | None = None
+) -> tuple[dict[str, Any], AdoptionNotes]:
+    """What becomes of one extension with flags for nvcc."""
+    lay_out(folder, {"a.cu": MODULE})
+    fields = {"sources": ["a.cu"], "extra_compile_args": {"nvcc": flags}}
+    seen = SetupRun(
+        (RecordedExtension("p._C", "CUDAExtension", fields),), {}, {}, "p", ["p"], True, 1, "13.0", asked, (), (),
+        archs_set,
+    )  # fmt: skip
+    notes = AdoptionNotes()
+    return adopted_tables(folder, seen, None, notes, gpus or [])[1], notes
+
+
+FAMILY = ["-gencode", "arch=compute_90a,code=sm_90a"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "asked", "archs_set", "gpus", "package", "own", "said"),
+    [
+        ([], False, "8.0;9.0+PTX", [], "8.0;9.0+PTX", None, "became archs = '8.0;9.0+PTX'"),
+        (["-arch=sm_80"], False, "9.0", [], "8.0+PTX", None, "flags that choose architectures became archs"),
+        ([], False, "3.7+PTX;6.0;7.5", [], None, None, "sets TORCH_CUDA_ARCH_LIST to '3.7+PTX;6.0;7.5'"),
+        ([], True, "9.0", [], None, None, "that of the GPU it was told of"),
+        ([], True, "8.9", ["8.9"], "8.9", None, "became archs = '8.9'"),
+        ([], False, "9.0a", [], None, "9.0a", "p._C: archs = '9.0a' is its own"),
+        (FAMILY, False, "", [], None, "9.0a", "p._C: archs = '9.0a' is its own"),
+        (FAMILY, True, "", [], None, "9.0a", "p._C: archs = '9.0a' is its own"),
+        ([*FAMILY, "-arch=sm_80"], False, "", [], None, "8.0+PTX;9.0a", "p._C: archs = '8.0+PTX;9.0a' is its own"),
+        (["-arch=sm_90"], True, "", [], None, None, "flags that choose the GPU's own architecture are left out"),
+        (["-arch=sm_89"], True, "", ["8.9"], "8.9+PTX", None, "flags that choose architectures became archs"),
+        ([], False, "Voltaire", [], None, None, "sets TORCH_CUDA_ARCH_LIST to 'Voltaire'"),
+    ],
+)  # fmt: skip
+def test_architectures_belong_to_the_package_and_families_to_the_extension(
+    tmp_path: Path, flags: list[str], asked: bool, archs_set: str, gpus: list[str], package: str | None,
+    own: str | None, said: str,
+) -> None:  # fmt: skip
+    kernelwheel, notes = adopted(tmp_path, flags, asked, archs_set, gpus)
+
+    assert kernelwheel.get("archs") == package
+    assert kernelwheel["extension"][0].get("archs") == own
+    assert len([each for each in [*notes.remarks, *notes.untranslated] if said in each]) == 1
+    assert bool(notes.untranslated) == (archs_set == "Voltaire")
+    assert notes.refused == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "kept", "said"),
+    [
+        ("torch", ["torch>=2.10"], ""), ("torch>=2.4", ["torch>=2.10"], ""),
+        ("torch>=2.12,<2.14", ["torch>=2.12,<2.14"], ""), ("torch==2.12.*", ["torch==2.12.*"], ""),
+        ("torch>=2.0,<2.14", ["torch<2.14,>=2.10"], "where it had torch>=2.0,<2.14"),
+        ("torch>2.1 ; python_version < '4'", ['torch>=2.10; python_version < "4"'], ""),
+        ("torch==2.4.0", ["torch>=2.10"], "no longer has torch==2.4.0"),
+        ("torch @ https://example.org/t.whl", ["torch @ https://example.org/t.whl"], ""),
+        ("setuptools", ["torch>=2.10"], ""), ("setuptools>=61", ["torch>=2.10"], ""), ("wheel", ["torch>=2.10"], ""),
+        ("setuptools<90", ["torch>=2.10", "setuptools<90"], ""),
+        ("setuptools<75", ["torch>=2.10", "setuptools<75"], "setuptools>=77: a build in isolation finds no release"),
+        ("setuptools==80.9.0", ["torch>=2.10", "setuptools==80.9.0"], ""),
+        ("setuptools-scm[toml]>=8", ["torch>=2.10", "setuptools-scm[toml]>=8"], ""),
+        ("ninja>=1.11", ["torch>=2.10", "ninja>=1.11"], ""), ("Ninja", ["torch>=2.10"], ""),
+        ("numpy", ["torch>=2.10", "numpy"], ""),
+    ],
+)  # fmt: skip
+def test_what_a_project_asks_of_its_build_requirements_stays(asked: str, kept: list[str], said: str) -> None:
+    notes = AdoptionNotes()
+
+    made = build_system(False, {"requires": [asked]}, notes)
+
+    assert made == {"requires": ["kernelwheel", *kept], "build-backend": "kernelwheel.hooks"}
+    told = [*notes.remarks, *notes.untranslated]
+    assert len(told) == bool(said)
+    assert all(said in each for each in told)
 
 
 KERNELS = {"archs": "9.0", "extension": [{"name": "p._C", "sources": ["a.cu"]}]}
