@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from folders import BACKEND
 from kernelwheel.adoption.adopt import adopted_tables
-from kernelwheel.adoption.build_requirements import build_system
+from kernelwheel.adoption.build_requirements import BROUGHT, build_system
 from kernelwheel.adoption.extension_tables import AdoptionNotes, Table, merge, translate
 from kernelwheel.adoption.pyproject_text import WIDTH, add_tables, toml_text
 from kernelwheel.adoption.setup_flags import Places, sort_flags
@@ -15,6 +16,7 @@ from kernelwheel.adoption.setup_runs import RecordedExtension, SetupRun
 from kernelwheel.project.arch_choice import from_flags
 from kernelwheel.project.package import read_toml
 from kernelwheel.runtime.errors import SettingsError
+from packaging.requirements import Requirement
 from setup_projects import BUILD_SYSTEM, IMPORTS, MODULE, adopt, lay_out
 
 pytestmark = pytest.mark.once
@@ -526,6 +528,17 @@ def test_what_a_project_asks_of_its_build_requirements_stays(asked: str, kept: l
     told = [*notes.remarks, *notes.untranslated]
     assert len(told) == bool(said)
     assert all(said in each for each in told)
+
+
+def test_what_kernelwheel_brings_is_in_the_releases_that_its_own_distribution_requires() -> None:
+    ours = read_toml(BACKEND / "pyproject.toml")["project"]
+    texts = [*ours["dependencies"], *(text for extra in ours["optional-dependencies"].values() for text in extra)]
+    required = {each.name: str(each.specifier) for each in map(Requirement, texts)}
+
+    assert {name: f">={BROUGHT[name]}" for name in BROUGHT if name in required} == {
+        name: required[name].split(",")[-1] for name in BROUGHT if name in required
+    }
+    assert {"setuptools", "wheel", "packaging", "ninja"} <= required.keys()
 
 
 KERNELS = {"archs": "9.0", "extension": [{"name": "p._C", "sources": ["a.cu"]}]}
