@@ -185,21 +185,38 @@ def test_every_instruction_set_and_number_of_threads_gives_the_same_bits() -> No
     assert_same_everywhere(draw, images=5)
 
 
-@pytest.mark.parametrize("name", ["means", "quats", "scales"])
-def test_a_gaussian_that_is_not_finite_is_left_out(name: str) -> None:
-    scene = disc_scene(2)
-    tensor: Any = scene[name]
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("name", ["means", "quats", "scales", "opacities", "colors", "harmonics", "colors of a camera"])
+def test_a_gaussian_that_is_not_finite_is_left_out(name: str, packed: bool, value: float) -> None:
+    scene: dict[str, Any] = {**disc_scene(2), "colors": torch.rand(60, 3)}
+    options: dict[str, Any] = {
+        "packed": packed,
+        "render_mode": "RGB+ED",
+        "sh_degree": 1 if name == "harmonics" else None,
+    }
+    if name == "harmonics":
+        scene["colors"] = torch.rand(60, 4, 3)
+    elif name == "colors of a camera":
+        scene["colors"] = torch.rand(2, 60, 3)
+    lists = {"means", "quats", "scales", "opacities", "colors"}
     without = {
-        key: each[1:] if key in ("means", "quats", "scales", "opacities") else each for key, each in scene.items()
-    }  # type: ignore[index]
-    tensor[0, 0] = torch.nan
-    colors = torch.rand(60, 3)
-    leaf = tensor.requires_grad_()
-    images, *_ = whole(scene, colors=colors)
-    expected, *_ = whole(without, colors=colors[1:])
+        key: each[..., 1:, :]
+        if key == "colors" and name == "colors of a camera"
+        else each[1:]
+        if key in lists
+        else each
+        for key, each in scene.items()
+    }
+    leaf = scene[name if name in lists else "colors"]
+    rows = leaf[..., 0, :] if name == "colors of a camera" else leaf[0]
+    rows[...] = value
+    leaf.requires_grad_()
+    images, *_ = whole(scene, **options, colors=scene["colors"])
+    expected, *_ = whole(without, **options, colors=without["colors"])
     assert torch.equal(images, expected)
     (gradient,) = torch.autograd.grad(images.sum(), leaf)
-    assert gradient[0].tolist() == [0] * len(gradient[0])
+    assert not (gradient[..., 0, :] if name == "colors of a camera" else gradient[0]).any()
     assert gradient.isfinite().all()
 
 

@@ -175,6 +175,27 @@ def test_a_covariance_that_is_not_finite_takes_no_gradient_along() -> None:
 # Colours
 
 
+@pytest.mark.parametrize("options", [{}, {"packed": False}, {"packed": False, "with_ut": True, "with_eval3d": True}])
+@pytest.mark.parametrize("shape", [(30, 2), (2, 30, 2), (30, 4, 2)])
+def test_a_gaussian_whose_signals_are_not_finite_is_left_out(shape: tuple[int, ...], options: dict[str, bool]) -> None:
+    scene: dict[str, Any] = random_scene(3, 30, 20, 16, size="mixed", views=("front", "close")).arguments
+    scene["means"][0] = 0.0
+    signals, degree = torch.rand(shape), 1 if shape[1:] == (4, 2) else None
+    every: dict[str, Any] = {**options, "extra_signals_sh_degree": degree}
+    expected = splat.rasterization(
+        **{**scene, "opacities": scene["opacities"] * (torch.arange(30) > 0)}, **every, extra_signals=signals
+    )
+    signals = signals.clone()
+    signals[(slice(None), 0) if shape[0] == 2 else 0] = torch.nan
+    leaves = [scene["means"].requires_grad_(), signals.requires_grad_()]
+    found = splat.rasterization(**scene, **every, extra_signals=signals)
+    assert torch.equal(found[0], expected[0])
+    assert torch.equal(found[2]["render_extra_signals"], expected[2]["render_extra_signals"])
+    assert found[2]["n_invalid"] > expected[2]["n_invalid"]
+    for gradient in torch.autograd.grad(found[2]["render_extra_signals"].sum() + found[0].sum(), leaves):
+        assert gradient.isfinite().all()
+
+
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("per_camera", [False, True])
 @pytest.mark.parametrize("render_mode", ["D", "ED"])

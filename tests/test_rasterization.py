@@ -609,7 +609,7 @@ BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     (
         {"Ks": torch.zeros(2, 3, 3, device="meta")},
         ValueError,
-        "Ks must be on the device of the other tensors, cpu, found meta",
+        "Ks must have values, found a tensor on the device meta",
     ),
     (
         {"means": torch.zeros(10, 4)},

@@ -72,7 +72,9 @@ def accumulate_2dgs(
 
     `normals` are float32 [..., N, 3].
     """
+    check_tensor("means2d", means2d)
     check_tensor("normals", normals, means2d)
+    check_tensor("colors", colors, means2d)
     check_shape("normals", normals, (*means2d.shape[:-1], 3), "[..., N, 3]")
     check_dimensions("colors", colors, 1, "[..., N, D]")
     check_shape("colors", colors, (*means2d.shape[:-1], colors.shape[-1]), "[..., N, D]")

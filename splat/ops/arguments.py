@@ -148,6 +148,7 @@ def check_scene(
     covars: Tensor | None = None,
     covars_shape: tuple[int, ...] = (),
     opacities: Tensor | None = None,
+    opacities_required: bool = False,
     viewmats: Tensor,
     Ks: Tensor,
     camera_model: str = "pinhole",
@@ -159,6 +160,8 @@ def check_scene(
     tensors = {"means": means, "quats": quats, "scales": scales, "covars": covars, "opacities": opacities}
     given = {name: tensor for name, tensor in tensors.items() if tensor is not None}
     check_tensor("means", means)
+    if opacities_required:
+        given["opacities"] = opacities  # type: ignore[assignment] # whatever it is: it is checked
     for name, tensor in {**given, "viewmats": viewmats, "Ks": Ks}.items():
         check_tensor(name, tensor, means)
     if Ks.requires_grad and torch.is_grad_enabled():
@@ -263,8 +266,10 @@ def check_colors(
     """Check the colours and backgrounds of `rasterization`, which has `more` channels behind the colours'; return
     whether each camera has its own colours.
     """
-    if backgrounds is not None:
-        check_tensor("backgrounds", backgrounds, means)
+    for name, tensor in (("colors", colors), ("backgrounds", backgrounds)):
+        if tensor is not None:
+            check_tensor(name, tensor, means)
+            check_dimensions(name, tensor, 1, "[..., D]")
     batch, n, c = sizes.batch, sizes.gaussians, sizes.cameras
     shown = (colors.shape[-1] if colors is not None and render_mode.startswith("RGB") else 0) + more
     if backgrounds is not None and shown:
@@ -273,7 +278,6 @@ def check_colors(
         if render_mode.startswith("RGB"):
             raise ValueError(f"colors=None needs a render_mode of depth alone, 'D' or 'ED', found {render_mode!r}")
         return False
-    check_tensor("colors", colors, means)
     facts = f"N={n}, C={c}" + (f" and batch {list(batch)}" if batch else "")
     shape = tuple(colors.shape)
     if sh_degree is None:

@@ -25,7 +25,7 @@ def in_float32(function: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         device = next((each.device.type for each in (*args, *kwargs.values()) if isinstance(each, Tensor)), None)
-        if device is None or not torch.is_autocast_enabled(device):
+        if device not in ("cpu", "cuda") or not torch.is_autocast_enabled(device):
             return function(*args, **kwargs)
         with torch.autocast(device, enabled=False):
             return function(*map(widened, args), **{name: widened(each) for name, each in kwargs.items()})

@@ -138,7 +138,7 @@ def _indices_in_range(
     check_tensor("transmittances", transmittances, means2d)
     lead = check_splats(means2d, shapes, opacities)
     check_shape("transmittances", transmittances, (*lead[:-1], height, width), "[..., image_height, image_width]")
-    check_lists(isect_offsets, flatten_ids, means2d, lead[:-1], size)
+    flatten_ids = check_lists(isect_offsets, flatten_ids, means2d, lead[:-1], size)
 
     splats = means2d.reshape(-1, 2), shapes.tensor.reshape(-1, shapes.values), opacities.reshape(-1)
     pixels, ids = blended_pairs(isect_offsets, flatten_ids, splats, transmittances, size, (range_start, range_end))
@@ -162,8 +162,11 @@ def check_lists(
     images: Sequence[int],
     size: tuple[int, int, int],
     name: str = "isect_offsets",
-) -> None:
-    """Check the lists of the tiles of images [...]; `name` is what `offsets` are called."""
+) -> Tensor:
+    """Check the lists of the tiles of images [...]; `name` is what `offsets` are called.
+
+    Returns flatten_ids without the -1 that stand behind the last, where there was room for more (a `capacity`).
+    """
     width, height, tile_size = size
     rows, columns = -(-height // tile_size), -(-width // tile_size)
     for each, tensor in ((name, offsets), ("flatten_ids", flatten_ids)):
@@ -171,7 +174,9 @@ def check_lists(
     check_shape(name, offsets, (*images, rows, columns), "[..., rows, columns]")
     check_shape("flatten_ids", flatten_ids, (flatten_ids.numel(),), "[L]")
     check_tiles(math.prod(images), columns, rows)
-    check_ids("flatten_ids", flatten_ids, means2d.numel() // 2)
+    listed = flatten_ids[: int((flatten_ids >= 0).sum())]
+    check_ids("flatten_ids", listed, means2d.numel() // 2)
+    return listed
 
 
 def blended_pairs(

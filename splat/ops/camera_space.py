@@ -11,7 +11,7 @@ from torch import Tensor
 
 from .arguments import camera_model_named
 from .autocast import in_float32
-from .checks import check_dimensions, check_shape, check_tensor, positive_int
+from .checks import MAX_SIDE, check_dimensions, check_shape, check_tensor, positive_int
 
 
 @in_float32
@@ -69,7 +69,7 @@ def proj(
         TypeError, ValueError: if a type, shape or value is wrong.
     """
     model = camera_model_named(camera_model)
-    width, height = positive_int("width", width), positive_int("height", height)
+    width, height = positive_int("width", width, MAX_SIDE), positive_int("height", height, MAX_SIDE)
     check_tensor("means", means)
     check_tensor("covars", covars, means)
     check_tensor("Ks", Ks, means)

@@ -26,13 +26,17 @@ MAX_VALUES: Final = 2**61 - 1
 
 
 def check_tensor(name: str, tensor: object, like: Tensor | None = None, dtype: torch.dtype = torch.float32) -> None:
-    """Raise TypeError for anything but a tensor of `dtype`, ValueError for one on another device than `like`.
+    """Raise TypeError for anything but a dense tensor of `dtype`, ValueError for one on another device than `like`, or
+    without values.
 
-    NotImplementedError for forward-mode differentiation (`torch.func.jvp`), whose tangents would be lost, and for
-    `torch.func`'s reverse mode, which does not take operators whose gradients are registered by name.
+    NotImplementedError for forward-mode differentiation (`torch.func.jvp`), whose tangents would be lost, for
+    `torch.func`'s reverse mode, which does not take operators whose gradients are registered by name, and for
+    `torch.vmap`.
     """
     if not isinstance(tensor, Tensor):
         raise TypeError(f"{name} must be a {_word(dtype)} torch.Tensor, found {type(tensor).__name__}")
+    if not torch.compiler.is_compiling():
+        _check_dense(name, tensor)
     if tensor.dtype != dtype:
         raise TypeError(f"{name} must be {_word(dtype)}, found {tensor.dtype}; pass {name}.to({dtype})")
     if not torch.compiler.is_compiling():
@@ -42,6 +46,15 @@ def check_tensor(name: str, tensor: object, like: Tensor | None = None, dtype: t
             f"{name} must be on the device of the other tensors, {like.device}, found {tensor.device}; "
             f"pass {name}.to({str(like.device)!r})"
         )
+
+
+def _check_dense(name: str, tensor: Tensor) -> None:
+    if tensor.is_nested:
+        raise TypeError(f"{name} must be a dense tensor, found a nested one; pass one scene at a time")
+    if tensor.layout != torch.strided:
+        raise TypeError(f"{name} must be a dense tensor, found {tensor.layout}; pass {name}.to_dense()")
+    if tensor.is_meta:
+        raise ValueError(f"{name} must have values, found a tensor on the device meta; make it on 'cpu' or 'cuda'")
 
 
 def _word(dtype: torch.dtype) -> str:
@@ -58,6 +71,11 @@ def _check_differentiable(name: str, tensor: Tensor) -> None:
         raise NotImplementedError(
             f"{name} is being differentiated by torch.func (grad, vjp, jacrev), which splat's operators do not take; "
             "use torch.autograd.grad, or backward()"
+        )
+    if torch._C._functorch.is_batchedtensor(tensor):
+        raise NotImplementedError(
+            f"{name} is batched by torch.vmap, which splat's operators do not take; pass tensors with a batch "
+            "dimension, or call the function in a loop"
         )
 
 
@@ -85,7 +103,9 @@ def for_images(backgrounds: Tensor, images: Sequence[int], channels: int) -> Ten
 
 
 def check_dimensions(name: str, tensor: Tensor, least: int, words: str) -> None:
-    """Raise ValueError for a tensor with fewer than `least` dimensions."""
+    """Raise ValueError for a tensor with fewer than `least` dimensions, TypeError for what is none."""
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"{name} must be a torch.Tensor, found {type(tensor).__name__}")
     if tensor.ndim < least:
         raise ValueError(f"{name} must have shape {words}, found {shape_of(tensor)}")
 
@@ -98,11 +118,14 @@ def one_of(name: str, value: str, values: tuple[str, ...]) -> str:
 
 
 def integer(name: str, value: int) -> int:
-    """Return the value as an int; raise TypeError for a float or anything else."""
+    """Return the value as an int; raise TypeError for a float or anything else, ValueError for more than 64 bits."""
     try:
-        return operator.index(value)
+        result = operator.index(value)
     except TypeError:
         raise TypeError(f"{name} must be an int, found {value!r} ({type(value).__name__})") from None
+    if result.bit_length() > 63:
+        raise ValueError(f"{name} must be an int of 64 bits, found one of {result.bit_length()}")
+    return result
 
 
 def positive_int(name: str, value: int, most: int | None = None) -> int:
@@ -115,14 +138,18 @@ def positive_int(name: str, value: int, most: int | None = None) -> int:
     return number
 
 
-def number(name: str, value: float, allow_infinity: bool = False) -> float:
-    """Return the value as a float of at least 0; raise TypeError or ValueError if it is not one."""
+def number(name: str, value: float, allow_infinity: bool = False, most: float = math.inf) -> float:
+    """Return the value as a float from 0 to `most`; raise TypeError or ValueError if it is not one."""
     try:
         result = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RuntimeError):
         raise TypeError(f"{name} must be a number, found {value!r} ({type(value).__name__})") from None
+    except OverflowError:  # Python's integers have no end
+        result = math.inf if value > 0 else -math.inf
     if not result >= 0 or (math.isinf(result) and not allow_infinity):
         raise ValueError(f"{name} must be {'' if allow_infinity else 'finite and '}at least 0, found {result}")
+    if result > most:
+        raise ValueError(f"{name} must be at most {most}, found {result}")
     return result
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from .accumulation import blended_weights
 from .autocast import in_float32
 from .blended_lists import Shapes, blended_pairs, check_lists, check_splats, checked_size
-from .checks import check_dimensions, check_shape, check_tensor, positive_int
+from .checks import MAX_COUNT, check_dimensions, check_shape, check_tensor, positive_int
 
 
 @torch.no_grad()
@@ -37,7 +37,7 @@ def rasterize_num_contributing_gaussians(
         conics: float32 [..., N, 3], or [M, 3].
         opacities: float32 [..., N], or [M].
         tile_offsets: int32 [..., rows, columns], `meta["isect_offsets"]`.
-        flatten_ids: int32 [L].
+        flatten_ids: int32 [L]; -1 behind the last, as a `capacity` leaves it, is nothing.
         image_width: in pixels.
         image_height: in pixels.
         tile_size: side of a tile in pixels, 1 to 32.
@@ -96,7 +96,7 @@ def rasterize_top_contributing_gaussian_ids(
     num_depth_samples: int,
 ) -> tuple[Tensor, Tensor]:
     """The same for the `num_depth_samples` Gaussians, K, of which a pixel shows most; they too stand front to back."""
-    most = positive_int("num_depth_samples", num_depth_samples)
+    most = positive_int("num_depth_samples", num_depth_samples, MAX_COUNT)
     pairs = _pairs(means2d, conics, opacities, tile_offsets, flatten_ids, image_width, image_height, tile_size)
     by_weight = pairs.weights.argsort(descending=True, stable=True)
     order = by_weight[pairs.pixels[by_weight].argsort(stable=True)]
@@ -151,7 +151,7 @@ def _pairs(
     packed = len(lead) == 1
     check_dimensions("tile_offsets", tile_offsets, 2, "[..., rows, columns]")
     images = tuple(tile_offsets.shape[:-2]) if packed else lead[:-1]
-    check_lists(tile_offsets, flatten_ids, means2d, images, size, "tile_offsets")
+    flatten_ids = check_lists(tile_offsets, flatten_ids, means2d, images, size, "tile_offsets")
     shape = (*images, height, width)
     splats = means2d.reshape(-1, 2), conics.reshape(-1, 3), opacities.reshape(-1)
     whole = means2d.new_ones(shape)

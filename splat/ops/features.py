@@ -117,6 +117,14 @@ class Features:
             return (found[0] if found else None), per_camera
         return torch.cat(found, dim=-1), per_camera
 
+    def left_out(self, radii: Tensor, invalid: Tensor) -> tuple[Tensor, Tensor]:
+        """Radii of 0 where signals are not finite, and how many pairs are not; colours are looked at in projecting."""
+        if self.signals is None:
+            return radii, invalid
+        finite = self.signals.finite
+        lost = (radii > 0).all(-1) & ~finite
+        return torch.where(finite[..., None], radii, 0), invalid + lost.sum()
+
     def with_depth(self, values: Tensor | None, depths: Tensor) -> Tensor:
         """All channels [..., *], of those without depth; zeros for a depth along rays, which the kernels compute."""
         parts = [] if values is None else [values]

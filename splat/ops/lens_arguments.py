@@ -81,7 +81,7 @@ def _checked_ftheta(given: Any) -> FThetaCameraDistortionParameters:
             float(given.max_angle),
             _numbers(given.linear_cde, 3),  # type: ignore[arg-type]
         )
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise TypeError(
             "ftheta_coeffs must be FThetaCameraDistortionParameters, with polynomials of 6 numbers and a linear_cde of "
             f"3, found {given!r} ({error})"

@@ -14,11 +14,11 @@ from torch.nn.functional import pad
 
 from .arguments import RollingShutterType, Sizes, check_scene, without_ftheta
 from .autocast import in_float32
-from .checks import MAX_SIDE, check_shape, check_tensor, positive_int
+from .checks import check_memory, check_shape, check_tensor, checked_alpha
 from .defaults import MAX_ALPHA
 from .lens_arguments import check_constant, check_lens_cameras
 from .lens_cameras import LensCameras, camera_rays
-from .pixels_rays import rasterize_along_rays
+from .pixels_rays import check_blending_in_space, rasterize_along_rays
 from .projection import GaussianParameters, rotation_matrices
 from .projection_ut import DEFAULT_PARAMETERS, checked_parameters
 
@@ -99,10 +99,11 @@ def rasterize_to_pixels_eval3d(
     sizes = check_scene(means=means, quats=quats, scales=scales, viewmats=viewmats, Ks=Ks, camera_model=checked_as)
     check_constant("viewmats", viewmats, means)
     checked_parameters(ut_params)
-    width, height = (
-        positive_int("image_width", image_width, MAX_SIDE),
-        positive_int("image_height", image_height, MAX_SIDE),
-    )
+    lists = isect_offsets, flatten_ids, backgrounds, masks
+    size = image_width, image_height, tile_size
+    # Before the rays are made, which takes long.
+    width, height, _ = check_blending_in_space(means, sizes.cameras, colors, opacities, size, *lists)
+    max_alpha = checked_alpha(max_alpha)
     given = radial_coeffs, tangential_coeffs, thin_prism_coeffs, ftheta_coeffs, rolling_shutter, viewmats_rs
     cameras = check_lens_cameras(sizes, means, viewmats, Ks, width, height, camera_model, given)
     gaussians = GaussianParameters(means, quats, scales, None, None)
@@ -110,7 +111,7 @@ def rasterize_to_pixels_eval3d(
     frames = _frames(gaussians)
     distance_channel = colors.shape[-1] - 1 if use_hit_distance else None
     return rasterize_along_rays(
-        means, frames, colors, opacities, rays, tile_size, isect_offsets, flatten_ids, backgrounds, masks,
+        means, frames, colors, opacities, rays, tile_size, *lists,
         max_alpha=max_alpha, distance_channel=distance_channel,
     )  # fmt: skip
 
@@ -118,6 +119,7 @@ def rasterize_to_pixels_eval3d(
 def checked_rays(rays: Tensor | None, cameras: LensCameras, sizes: Sizes, means: Tensor) -> Tensor:
     """Rays [..., C, height, width, 6] that are given, or those of the cameras. Raises TypeError or ValueError."""
     if rays is None:
+        check_memory(sizes.images, cameras.height, cameras.width, 6, means.device)
         return camera_rays(cameras, sizes)
     check_tensor("rays", rays, means)
     shape = (*sizes.batch, sizes.cameras, cameras.height, cameras.width, 6)

@@ -93,10 +93,8 @@ def rasterize_along_rays(
     check_shape("means", means, (*sets, count, 3), "[..., N, 3]")
     check_shape("frames", frames, (*sets, count, 3, 3), "[..., N, 3, 3]")
     check_shape("rays", rays, (*images, height, width, 6), "[..., C, height, width, 6]")
-    check_blending(
-        {"means": (means[..., None, :, :].expand(*images, count, 3), (3,))}, colors, opacities,
-        (width, height, tile_size), isect_offsets, flatten_ids, backgrounds, masks, packed=False,
-    )  # fmt: skip
+    size = width, height, tile_size
+    check_blending_in_space(means, cameras, colors, opacities, size, isect_offsets, flatten_ids, backgrounds, masks)
     _kernels.require_for(means, frames, colors, opacities, backgrounds)
     total, channels, (rows, columns) = math.prod(images), colors.shape[-1], isect_offsets.shape[-2:]
     check_memory(total, height, width, channels, means.device)
@@ -116,6 +114,24 @@ def rasterize_along_rays(
         _checked_channel("normal_channel", normal_channel, channels - 2),
     )
     return shaped(image, *images, height, width, channels), shaped(alphas, *images, height, width, 1)
+
+
+def check_blending_in_space(
+    means: Tensor,
+    cameras: int,
+    colors: Tensor,
+    opacities: Tensor,
+    size: tuple[int, int, int],
+    isect_offsets: Tensor,
+    flatten_ids: Tensor,
+    backgrounds: Tensor | None,
+    masks: Tensor | None,
+) -> tuple[int, int, int]:
+    """`check_blending` of Gaussians, of which each of so many cameras sees each set."""
+    *sets, count, _ = means.shape
+    whole = means[..., None, :, :].expand(*sets, cameras, count, 3)
+    lists = isect_offsets, flatten_ids, backgrounds, masks
+    return check_blending({"means": (whole, (3,))}, colors, opacities, size, *lists, packed=False)
 
 
 def _checked_channel(name: str, value: int | None, below: int) -> int | None:

@@ -253,6 +253,13 @@ class Colors:
         """As the operator takes them, [..., 1 or C, N, *]."""
         return self.values if self.per_camera else self.values.unsqueeze(-3 if self.degree is None else -4)
 
+    @property
+    def finite(self) -> Tensor:
+        """bool [..., 1 or C, N]: whether every number that an image would show is finite."""
+        values = self.for_images.detach()
+        used = values if self.degree is None else values[..., : (self.degree + 1) ** 2, :].flatten(-2)
+        return used.isfinite().all(-1)
+
 
 def project(
     gaussians: GaussianParameters,

@@ -105,8 +105,9 @@ def project_discs(
     sizes: Sizes,
     settings: ProjectionSettings,
     sparse_grad: bool,
+    finite: Tensor | None = None,
 ) -> Discs:
-    """The visible pairs, from checked arguments.
+    """The visible pairs, from checked arguments; not those whose other numbers are not `finite` [..., 1 or C, N].
 
     All pairs are projected without gradients first: where something is culled, it may have none.
     """
@@ -119,6 +120,8 @@ def project_discs(
         views_of, intrinsics_of = views.reshape(*cameras, 4, 4), intrinsics.reshape(*cameras, 3, 3)
         means, quats, scales = gaussians
         radii, seen = _bounds(*_image_discs(means, quats, scales, views_of, intrinsics_of)[:3], settings)
+        if finite is not None:
+            seen &= finite.expand(*sizes.batch, sizes.cameras, sizes.gaussians).reshape(seen.shape)
         batch, camera, gaussian = seen.nonzero(as_tuple=True)
     image = batch * sizes.cameras + camera
     if sparse_grad:

@@ -162,7 +162,7 @@ def checked_parameters(given: Any) -> UnscentedTransformParameters:
         *numbers, margin, every = (getattr(given, field.name) for field in fields(UnscentedTransformParameters))
         alpha, beta, kappa = map(float, numbers)
         found = UnscentedTransformParameters(alpha, beta, kappa, float(margin), bool(every))
-    except (AttributeError, TypeError) as error:
+    except (AttributeError, OverflowError, TypeError) as error:
         raise TypeError(f"ut_params must be UnscentedTransformParameters, found {given!r} ({error})") from None
     if not (0 < alpha**2 * (3 + kappa) < math.inf and math.isfinite(beta + found.in_image_margin_factor)):
         raise ValueError(f"ut_params must be finite, with an alpha other than 0 and a kappa above -3, found {found}")

@@ -217,6 +217,7 @@ def rasterization(
         covars=covars,
         covars_shape=(3, 3),
         opacities=opacities,
+        opacities_required=True,
         viewmats=viewmats,
         Ks=Ks,
         camera_model=checked_as,
@@ -280,6 +281,7 @@ def rasterization(
         gaussians = gaussians.with_sparse_gradients(rows)
     lenses = cameras if with_ut else None
     splats, shaded, invalid = project_splats(gaussians, viewmats, Ks, sizes, settings, features.colors, lenses, ranks)
+    splats.radii, invalid = features.left_out(splats.radii, invalid)
     if with_eval3d and lenses is not None:
         from .projection_ut import depths_by_means
 

@@ -18,7 +18,7 @@ from .meta import lazy_meta
 from .packing import Visible, meta_of_ids
 from .pairs import meta_of_lists
 from .pixels_2dgs import rasterize_2dgs
-from .projection import check_sparse
+from .projection import Colors, check_sparse
 from .projection_2dgs import dense, project_discs
 
 DepthMode = Literal["expected", "median"]
@@ -94,7 +94,9 @@ def rasterization_2dgs(
         NotImplementedError, TypeError, ValueError, RuntimeError: as of `rasterization` and `rasterize_to_pixels_2dgs`.
         IncompatibleArtifactError: if there are no usable kernels for this device.
     """
-    sizes = check_scene(means=means, quats=quats, scales=scales, opacities=opacities, viewmats=viewmats, Ks=Ks)
+    sizes = check_scene(
+        means=means, quats=quats, scales=scales, opacities=opacities, opacities_required=True, viewmats=viewmats, Ks=Ks
+    )
     one_of("render_mode", render_mode, RENDER_MODES)
     one_of("depth_mode", depth_mode, ("expected", "median"))
     renders_color, renders_depth = render_mode.startswith("RGB"), render_mode.endswith("D")
@@ -117,7 +119,10 @@ def rasterization_2dgs(
     check_sparse(sparse_grad, packed, sizes)
     max_alpha = checked_alpha(max_alpha)
 
-    discs = project_discs(means, quats, scales, viewmats, Ks, sizes, settings, sparse_grad)
+    finite = opacities.detach().isfinite()[..., None, :]
+    if renders_color:
+        finite = finite & Colors(colors, per_camera, sh_degree).finite
+    discs = project_discs(means, quats, scales, viewmats, Ks, sizes, settings, sparse_grad, finite)
     visible = discs.visible
     poses = torch.linalg.inv(viewmats)
     shown = [*discs[1:], _gaussians(opacities, visible, sizes, False)]

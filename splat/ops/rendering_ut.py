@@ -76,16 +76,13 @@ def project_splats_unscented(
     seen, invalid = (found.radii > 0).all(-1), found.invalid
     shaded = found.depths.new_zeros(*found.depths.shape, 0)
     if colors is not None:
-        values = colors.for_images
-        used = values if colors.degree is None else values[..., : (colors.degree + 1) ** 2, :].flatten(-2)
-        finite = used.detach().isfinite().all(-1)
-        invalid, seen = invalid | (seen & ~finite), seen & finite
+        invalid, seen = invalid | (seen & ~colors.finite), seen & colors.finite
         if colors.degree is not None:
             places = _places(cameras.viewmats)
             if cameras.viewmats_rs is not None:
                 places = (places + _places(cameras.viewmats_rs)) / 2
             directions = gaussians.means[..., None, :, :] - places.reshape(*sizes.batch, sizes.cameras, 1, 3)
-            harmonics = spherical_harmonics(colors.degree, directions, values, masks=seen)
+            harmonics = spherical_harmonics(colors.degree, directions, colors.for_images, masks=seen)
             shaded = torch.where(seen[..., None], (harmonics + 0.5).clamp_min(0.0), 0.0)
     radii = torch.where(seen[..., None], found.radii, 0)
     shown = opacities[..., None, :].expand(found.depths.shape)

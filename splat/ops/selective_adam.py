@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .checks import check_shape, check_tensor
+from .checks import check_shape, check_tensor, number
 
 
 @torch.no_grad()
@@ -40,25 +40,42 @@ def adam(
         eps: added to the denominator.
 
     Raises:
-        TypeError, ValueError: if a type, shape or device is wrong.
+        TypeError, ValueError: if a type, shape, device or number is wrong; then nothing has changed.
     """
+    numbers = _check(param, param_grad, exp_avg, exp_avg_sq, valid, lr, b1, b2, eps)
+    if valid is None:
+        _step(param, param_grad, exp_avg, exp_avg_sq, *numbers)
+        return
+    # Only the rows that change are read and written: a scene has many, of which a camera sees few.
+    rows = valid.nonzero().flatten()
+    part, average, average_sq = (tensor.index_select(0, rows) for tensor in (param, exp_avg, exp_avg_sq))
+    _step(part, param_grad.index_select(0, rows), average, average_sq, *numbers)
+    for whole, changed in ((param, part), (exp_avg, average), (exp_avg_sq, average_sq)):
+        whole.index_copy_(0, rows, changed)
+
+
+def _check(
+    param: Tensor,
+    param_grad: Tensor,
+    exp_avg: Tensor,
+    exp_avg_sq: Tensor,
+    valid: Tensor | None,
+    lr: float,
+    b1: float,
+    b2: float,
+    eps: float,
+) -> tuple[float, float, float, float]:
+    """Check what `adam` is given, before anything changes; return the numbers."""
     check_tensor("param", param)
     for name, tensor in (("param_grad", param_grad), ("exp_avg", exp_avg), ("exp_avg_sq", exp_avg_sq)):
         check_tensor(name, tensor, param)
         check_shape(name, tensor, param.shape, "of param")
     if param.ndim == 0:
         raise ValueError("param must have shape [N, ...], found []")
-    if valid is None:
-        _step(param, param_grad, exp_avg, exp_avg_sq, lr, b1, b2, eps)
-        return
-    check_tensor("valid", valid, param, torch.bool)
-    check_shape("valid", valid, param.shape[:1], "[N]")
-    # Only the rows that change are read and written: a scene has many, of which a camera sees few.
-    rows = valid.nonzero().flatten()
-    part, average, average_sq = (tensor.index_select(0, rows) for tensor in (param, exp_avg, exp_avg_sq))
-    _step(part, param_grad.index_select(0, rows), average, average_sq, lr, b1, b2, eps)
-    for whole, changed in ((param, part), (exp_avg, average), (exp_avg_sq, average_sq)):
-        whole.index_copy_(0, rows, changed)
+    if valid is not None:
+        check_tensor("valid", valid, param, torch.bool)
+        check_shape("valid", valid, param.shape[:1], "[N]")
+    return number("lr", lr), number("b1", b1, most=1), number("b2", b2, most=1), number("eps", eps)
 
 
 def _step(
@@ -88,8 +105,10 @@ class SelectiveAdam(torch.optim.Adam):
         """Step the Gaussians where `visibility`, bool [N], is True.
 
         Raises:
-            TypeError, ValueError: if a group has not one tensor, or visibility is not bool [N].
+            TypeError, ValueError: if a group has not one tensor, a number of it is wrong, or visibility is not bool
+                [N]; then no group has changed.
         """
+        steps: list[Any] = []
         for group in self.param_groups:
             if len(group["params"]) != 1:
                 raise ValueError(f"each group must have one tensor, found one with {len(group['params'])}")
@@ -102,4 +121,7 @@ class SelectiveAdam(torch.optim.Adam):
                 state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(param), torch.zeros_like(param)
             b1, b2 = group["betas"]
             averages = state["exp_avg"], state["exp_avg_sq"]
-            adam(param, param.grad, *averages, visibility, group["lr"], b1, b2, group["eps"])
+            steps.append((param, param.grad, *averages, visibility, group["lr"], b1, b2, group["eps"]))
+            _check(*steps[-1])
+        for step in steps:
+            adam(*step)
