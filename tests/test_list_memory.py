@@ -64,7 +64,7 @@ MACHINES: dict[str, tuple[int, str, dict[str, str]]] = {
 CHILD = """
 import json, os, resource, sys
 from concurrent.futures import ThreadPoolExecutor
-import torch
+import splat, torch
 from splat import _kernels
 from splat.cli import main
 from splat.commands.memory import available_memory
@@ -85,6 +85,18 @@ def lists(count, rows, columns, capacity=None):
     except RuntimeError as error:
         where, found, words = str(error).partition(chr(10))[0].partition("not enough")
         return found + words or where
+
+def drawn(function, **options):
+    count = 20_000
+    means = torch.linspace(-1, 1, count)[:, None].expand(-1, 3) + torch.tensor([0.0, 0.0, 4.0])
+    quats, scales = torch.tensor([1.0, 0, 0, 0]).expand(count, 4), torch.full((count, 3), 300.0)
+    K = torch.tensor([[[1000.0, 0, 512], [0, 1000, 512], [0, 0, 1]]])
+    given = means, quats, scales, torch.full((count,), 0.1), torch.rand(count, 3), torch.eye(4)[None], K, 1024, 1024
+    try:
+        function(*given, **options)
+    except RuntimeError as error:
+        return "pairs of Gaussian and tile" in str(error)
+    return False
 
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -114,6 +126,12 @@ with ThreadPoolExecutor(8) as threads:
     said["at once"] = list(threads.map(lambda _: lists(20_000, 64, 64), range(8)))
 os.environ["OTHER_MEMORY"] = plenty
 said["plenty"] = lists(20_000, 64, 64)
+os.environ["OTHER_MEMORY"] = short
+said["functions"] = [
+    drawn(splat.rasterization, packed=True), drawn(splat.rasterization, packed=False),
+    drawn(splat.rasterization, packed=False, with_eval3d=True),
+    drawn(splat.rasterization_2dgs, packed=True), drawn(splat.rasterization_2dgs, packed=False),
+]
 print(json.dumps(said))
 """
 
@@ -173,6 +191,10 @@ def test_lists_that_do_not_fit_are_refused_before_they_are_made(said: dict[str, 
     )
     assert said["covering took"] < 128 * MB
     assert said["plenty"] == 81_920_000
+
+
+def test_every_way_to_draw_refuses_such_lists(said: dict[str, Any]) -> None:
+    assert said["functions"] == [True] * 5
 
 
 def test_lists_that_are_made_at_once_share_the_memory(said: dict[str, Any]) -> None:
