@@ -80,6 +80,12 @@ def test_a_wrong_export_is_named(tmp_path: Path) -> None:
         splat.export_splats(**trained(), format="spz")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"sh must have shape \[9, K, 3\] with K = 1, 4"):
         splat.export_splats(**trained(0, 9) | {"shN": torch.zeros(9, 2, 3)})
+    for name, value in trained(0, 9).items():
+        for other in (value.tolist(), None, value.detach().numpy()):
+            with pytest.raises(TypeError, match=f"^{name} must be a torch.Tensor, found {type(other).__name__}"):
+                splat.export_splats(**trained(0, 9) | {name: other})
+        with pytest.raises(ValueError, match=r" must have shape"):
+            splat.export_splats(**trained(0, 9) | {name: value[..., None]})
     with pytest.raises(FileNotFoundError):
         splat.export_splats(**trained(), save_to=str(tmp_path / "none" / "x.ply"))
 

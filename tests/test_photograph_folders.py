@@ -231,6 +231,21 @@ def test_some_pictures_of_a_transforms_file_may_be_missing(tmp_path: Path) -> No
         read_capture(folder)
 
 
+def test_pictures_of_a_model_in_scannet_s_folder(tmp_path: Path) -> None:
+    folder = photographs.colmap_folder(tmp_path / "a")
+    (folder / "images").rename(folder / "color")
+    assert {photograph.path.parent.name for photograph in read_capture(folder).photographs} == {"color"}
+
+
+def test_points_that_are_missing(tmp_path: Path) -> None:
+    folder = photographs.transforms_folder(tmp_path / "a", changes={"ply_file_path": "sparse_pc.ply"})
+    with pytest.raises(SceneError, match=r"ply_file_path, .*, is required, found no sparse_pc\.ply; put it there, or"):
+        read_capture(folder)
+    (folder / "sparse_pc.ply").mkdir()
+    with pytest.raises(SceneError, match=r"ply_file_path, .*, is required, found no sparse_pc\.ply; put it there, or"):
+        read_capture(folder)
+
+
 def test_the_largest_of_several_models_is_taken(tmp_path: Path) -> None:
     folder = photographs.colmap_folder(tmp_path / "a")
     sparse = folder / "sparse"
@@ -259,6 +274,11 @@ def test_pictures_that_were_made_smaller_are_found(tmp_path: Path) -> None:
 LAYOUTS = {
     "photographs": (["a.JPG", "b.jpg"], r"2 pictures without cameras.*automatic_reconstructor --image_path \S+/c "),
     "their folder": (["images/a.png"], r"1 pictures without cameras.*--image_path \S+images "),
+    "ScanNet": (
+        ["color/0.jpg", "color/1.jpg", "depth/0.png", "depth/1.png", "depth/2.png", "label-filt/0.png", "pose/0.txt"],
+        r"2 pictures without cameras.*--image_path \S+color ",
+    ),
+    "another folder": (["images/a.txt", "frames/a.jpg", "masks/a.png"], r"1 pictures without.*--image_path \S+frames "),
     "a database": (
         ["database.db", "images/a.png"],
         r"colmap mapper --database_path \S+database.db --image_path \S+ima",

@@ -111,9 +111,7 @@ def run(args: argparse.Namespace) -> int:
         photograph = _photographs(args.photographs) if args.photographs else None
         upload = UploadOptions(_UPLOAD, lambda path: _uploaded(args, path, device), available_memory)
         allowed = upload if args.allow_upload else None
-        options = ViewerOptions(
-            choices, _draw, args.background, args.sh_degree, _measure, photograph, upload if args.allow_upload else None
-        )
+        options = ViewerOptions(choices, _draw, args.background, args.sh_degree, _measure, photograph, allowed)
         with (
             catch_interrupt() as interrupted,
             open_viewer(args.host, args.port, options, next(iter(scenes)), args.allow_name) as viewer,

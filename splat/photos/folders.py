@@ -12,15 +12,15 @@ from ..scene.gaussians import SceneError
 from ..scene.names import listed
 from .capture import Capture, CaptureFolder, Photograph, normal, say_unmasked
 from .colmap_model import find_model, has_model, read_model
-from .other_layouts import advice, entries, pictures_in
+from .other_layouts import advice, entries, picture_folder, pictures_in, shell_word
 from .panoramas import without_panoramas
 from .transforms_file import read_splits, read_transforms
 
 _TRANSFORMS: Final = "transforms.json"
 _TRAIN, _HELD_OUT = "transforms_train.json", ("transforms_test.json", "transforms_val.json")
 """NeRF's scenes have a file for each use. The first of the others that is there is held out."""
-_IMAGES: Final = ("images", "images_2", "images_4", "images_8", "input")
-"""Folders of a model's pictures: those that were made smaller, too, and what 3DGS's convert.py takes."""
+_IMAGES: Final = ("images", "images_2", "images_4", "images_8", "input", "color", "rgb")
+"""Folders of a model's pictures: those that were made smaller, too, what 3DGS's convert.py takes, and ScanNet's."""
 _MOST_DEEPER: Final = 100
 """Folders at each level below the given one, that are looked into."""
 _ARCHIVES: Final = (".zip", ".tar", ".gz", ".tgz", ".7z", ".rar")
@@ -51,8 +51,8 @@ def read_capture(path: Path, pictures: Path | None = None, masks: Path | None = 
 
     A `transforms.json` in the folder goes first, then the `transforms_train.json` of NeRF's scenes. A model of COLMAP
     may be in the folder, in `sparse/0` (or the largest beside it) or in `sparse`; its pictures are in a folder
-    `images`, or `images_2`, `images_4`, `images_8` or `input`, in it or up to two folders above it, and their masks in
-    a folder `masks` beside that one, or in `masks`, if it is given. If the folder has none of these, but exactly one of
+    `images`, or another of `_IMAGES`, in it or up to two folders above it, and their masks in a folder `masks` beside
+    that one, or in `masks`, if it is given. If the folder has none of these, but exactly one of
     those in it, or in these, has, that one is taken, and a warning says so. Panoramas become six views each.
 
     Raises:
@@ -178,9 +178,10 @@ def _images(path: Path, chosen: Path, model: Path) -> tuple[CaptureFolder, Path]
     """The folder of a model's pictures, and that which may have one of their masks."""
     place = _place(*dict.fromkeys([chosen, model, *model.absolute().parents[:2], path]))
     if place is None:
+        found = picture_folder(chosen)
         raise SceneError(
             f"{path}: the model's pictures are required in {chosen / _IMAGES[0]}, found no such folder; name it: "
-            "--images"
+            f"--images {shell_word(found) if found else 'FOLDER'}"
         )
     # A model may be in the folder of its pictures: then this is the capture, and what is beside it is somebody else's.
     beside = place if normal(path).is_relative_to(normal(place)) else place.parent

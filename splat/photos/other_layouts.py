@@ -12,6 +12,11 @@ from typing import Final
 PICTURES: Final = (".jpg", ".jpeg", ".png", ".heic", ".tif", ".tiff", ".webp")
 _MOST_ENTRIES: Final = 100_000
 """Of a folder, that are looked at."""
+_MOST_FOLDERS: Final = 100
+"""Of a folder, that are looked into."""
+_USUAL: Final = ("images", "input", "color", "rgb")
+_OTHERS: Final = ("depth", "mask", "label", "instance", "semantic", "normal", "confidence")
+"""What is in a folder's name whose pictures are not photographs."""
 _NERFSTUDIO: Final = "Nerfstudio makes a transforms.json of it: ns-process-data"
 _KINDS: Final = (
     (("keyframes/cameras", "keyframes/corrected_cameras"), "the raw data of Polycam", "polycam --data {folder}"),
@@ -30,7 +35,7 @@ def advice(path: Path) -> str:
         return (
             "poses_bounds.npy, which is not read: copy the model of COLMAP here that it was made of, its folder sparse"
         )
-    pictures = next((place for place in (path, path / "images", path / "input") if pictures_in(place)), None)
+    pictures = picture_folder(path)
     for signs, name, command in _KINDS:
         found = next((place for sign in signs if (place := _found(path, sign))), None)
         if found is not None:
@@ -49,6 +54,19 @@ def advice(path: Path) -> str:
             f"fit {shell_word(path)}"
         )
     return "none, and no pictures"
+
+
+def picture_folder(path: Path) -> Path | None:
+    """The folder that seems to have the pictures: the given one, or that of those in it which has most; None if none.
+
+    ScanNet calls it color, others rgb or frames; depths and masks have as many.
+    """
+    if pictures_in(path):
+        return path
+    folders = [place for place in islice(entries(path), _MOST_FOLDERS) if place.is_dir() and not place.is_symlink()]
+    likely = [place for place in folders if not any(word in place.name.lower() for word in _OTHERS)]
+    counts = {place: (place.name in _USUAL, count) for place in likely if (count := len(pictures_in(place)))}
+    return max(counts, key=lambda place: counts[place], default=None)
 
 
 def pictures_in(folder: Path) -> list[Path]:

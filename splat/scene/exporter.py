@@ -43,11 +43,20 @@ def export_splats(
         save_to: the file's name, with any ending; an existing file is replaced.
 
     Raises:
+        TypeError: if one of them is no tensor.
         ValueError: if a shape or the format is wrong.
         OSError: if the file cannot be written.
     """
     if format not in _ENDINGS:
         raise ValueError(f"format must be one of {', '.join(map(repr, _ENDINGS))}, found {format!r}")
+    given = {"means": means, "scales": scales, "quats": quats, "opacities": opacities, "sh0": sh0, "shN": shN}
+    for name, value in given.items():
+        if not isinstance(value, Tensor):
+            raise TypeError(f"{name} must be a torch.Tensor, found {type(value).__name__}")
+    if sh0.ndim != 3 or shN.ndim != 3 or sh0.shape[::2] != shN.shape[::2]:
+        raise ValueError(
+            f"sh0 and shN must have shapes [N, 1, 3] and [N, K, 3], found {list(sh0.shape)} and {list(shN.shape)}"
+        )
     with torch.no_grad():
         values = means, quats, scales.exp(), opacities.sigmoid(), torch.cat([sh0, shN], dim=1)
         means, quats, scales, opacities, sh = (each.cpu().float() for each in values)

@@ -54,7 +54,7 @@ class UploadRoom:
         self._left: dict[UploadGate, int] = {}
 
     def takes(self, gate: UploadGate, size: int) -> bool:
-        """Whether there is memory for what all of them still lack, and for one more, which is put together at its end."""
+        """Whether there is memory for what they still lack, and for one more, which is put together at its end."""
         memory = self._memory()
         if memory is not None and sum(self._left.values()) + 2 * size > memory:
             return False
