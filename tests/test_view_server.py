@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import gzip
 import json
 import math
 import queue
@@ -701,6 +702,18 @@ def test_every_answer_says_what_pages_may_do(viewer: Viewer) -> None:
     assert {"default-src 'none'", "connect-src 'self' data:", "frame-ancestors 'none'"} <= set(policy)
     assert "unsafe-eval" not in HEADERS["Content-Security-Policy"].replace("wasm-unsafe-eval", "")
     assert viewer.pages == 0
+
+
+def test_the_page_begins_with_a_script_of_ours(viewer: Viewer) -> None:
+    """That a browser then has nothing to refuse is what every page of `browser.visit` shows."""
+    _, said, plain = ask(viewer)
+    assert plain.startswith(b"<!doctype html><script>")
+    assert int(said["Content-Length"]) == len(plain)
+    _, said, packed = ask(viewer, "/index.html", "Accept-Encoding: gzip")
+    assert int(said["Content-Length"]) == len(packed)
+    assert gzip.decompress(packed) == plain
+    for answer in (ask(viewer, "/none"), ask(viewer, host="evil.example")):
+        assert b"<script" not in answer[2]
 
 
 def test_names_that_were_given_are_served(drawn: Drawn) -> None:

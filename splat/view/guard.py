@@ -15,6 +15,7 @@ from websockets.asyncio.server import Server, ServerConnection
 from websockets.frames import CloseCode
 from websockets.http11 import Request, Response
 
+from .first_script import add_first_script
 from .origin import HEADERS, Refusal, name_refusal, origin_refusal, query_refusal
 from .page_messages import LONGEST, is_expected
 from .upload_gate import LONGEST_PART, MOST_SECONDS, NO_ROOM, UploadGate, UploadRoom
@@ -85,6 +86,7 @@ def guarded_answer(answer: Answer, names: Collection[str], room: UploadRoom | No
         if refusal is None:
             response = answer(connection, request)
             if response is not None:
+                add_first_script(response)
                 return response
             refusal = origin_refusal(request.headers.get_all("Origin"), hosts[0])
         if refusal is None:

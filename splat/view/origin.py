@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 HEADERS: Final[Mapping[str, str]] = {
     # viser's page is one file: its scripts, styles and data are in it, its worker and its pictures are made by it, and
     # it unpacks itself by WebAssembly. It would also run scripts that its server sends, which takes 'unsafe-eval'; what
-    # else lacks that is viser's own way of drawing splats, which complains once and is not used.
+    # else does is in `first_script.py`.
     "Content-Security-Policy": "; ".join(
         (
             "default-src 'none'",

@@ -81,15 +81,13 @@ def serve(folder: Path, *words: str) -> Iterator[str]:
 WIDTH, HEIGHT = 720, 440
 PHONE = 576
 """Narrower pages have their panel at the bottom."""
-# viser's page says so once: it makes a function from text for its own way of drawing splats, which is not used.
-FORBIDDEN = "'unsafe-eval' is not an allowed source of script"
 
 
 def visit(browser: Browser, url: str, width: int = WIDTH, height: int = HEIGHT) -> tuple[Page, list[str]]:
     """The viewer's page, when it shows the scene with all pixels; and what goes wrong in it, from now on."""
     wrong: list[str] = []
     page = browser.new_page(viewport={"width": width, "height": height})
-    page.on("pageerror", lambda error: None if FORBIDDEN in str(error) else wrong.append(str(error)))
+    page.on("pageerror", lambda error: wrong.append(str(error)))
     page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
     page.on("requestfailed", lambda request: wrong.append(f"failed: {request.url}"))
     page.on("request", lambda request: None if url in request.url else wrong.append(f"elsewhere: {request.url[:200]}"))
