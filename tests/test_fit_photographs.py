@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import errno
 import io
 import json
 import re
@@ -233,6 +234,35 @@ def test_a_failure_in_the_first_step_leaves_what_was_there(
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"a.ply": b"before"}
 
 
+def test_an_unfinished_scene_does_not_replace_one_that_was_there(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, other = tmp_path / "a.ply", tmp_path / "a.unfinished.ply"
+    assert run(folder, "-o", out, *SMALL) == 0
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    full = OSError(errno.ENOSPC, "No space left on device")
+    monkeypatch.setattr(fit_command, "write_checkpoint", lambda *_: (_ for _ in ()).throw(full))
+    capsys.readouterr()
+    assert run(folder, "-o", out, *SMALL, "--checkpoint-every", "20", "--seed", "1") == 1
+    assert f"the scene after 20 of 40 steps, {len(read_scene(other))} Gaussians, is in {other}" in (
+        capsys.readouterr().err
+    )
+    after = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert {name: after[name] for name in before} == before
+    assert {*after} - {*before} == {"a.unfinished.ply", "a.unfinished.cameras.json"}
+    monkeypatch.undo()
+    # So it is with Ctrl-C, and whoever goes on gets the whole scene.
+    fit = Trainer.fit
+    monkeypatch.setattr(Trainer, "fit", lambda t, report, stop: fit(t, report, lambda: t.done == 13))
+    monkeypatch.setattr(fit_command, "catch_interrupt", interrupted_once)
+    assert run(folder, "-o", out, *SMALL, "--seed", "1") == 130
+    assert out.read_bytes() == before["a.ply"]
+    assert other.read_bytes() != after["a.unfinished.ply"]
+    monkeypatch.undo()
+    assert run(folder, "-o", out, *SMALL, "--seed", "1", "--resume") == 0
+    assert out.read_bytes() != before["a.ply"]
+
+
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory, views: Views) -> tuple[Path, Views]:
     trainer = Trainer(views, FitOptions(steps=9, gaussians=60, sh_degree=0))
@@ -299,6 +329,12 @@ NAMES = ["fit", "shards", *(f"{n}{m}" for n in ("means", "quats", "scales", "opa
         ({"means": np.zeros((60, 2), np.float32)}, r"means must be float32 of shape \[60, 3\], found float32 of"),
         ({"means": np.zeros((9999, 3), np.float32)}, "1 to 60 Gaussians are required, found 9999"),
         ({"means": np.float32(1)}, "1 to 60 Gaussians are required, found 0"),
+        *[({name: np.full((60, *shape), value, np.float32)}, rf"{name.removeprefix('count.')} must be finite numbers")
+          for name, shape in (("scales", (3,)), ("means.exp_avg", (3,)), ("opacities", ()), ("count.pull", ()))
+          for value in (np.nan, -np.inf)],
+        ({"scales.exp_avg_sq": np.full((60, 3), -1, np.float32)}, "scales.exp_avg_sq must be finite .* of at least 0"),
+        ({"scales": np.full((60, 3), 90, np.float32)}, "Gaussians of finite sizes .* are required, found 60 others"),
+        ({"quats": np.zeros((60, 4), np.float32)}, "Gaussians .* with rotations are required, found 60 others"),
         ({"scales.exp_avg": np.zeros((60, 3))}, r"scales.exp_avg must be float32 .*, found float64"),
         ({"count.seen": np.zeros(3, np.float32)}, r"seen must be float32 of shape \[60\], found float32 of \[3\]"),
         ({"shards": np.array([30, 20])}, r"the numbers of Gaussians of each process, 60 in all; found int64 of \[2\]"),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +14,7 @@ import photographs
 import pytest
 from fit_runs import run
 
-from splat.commands import output_lock
+from splat.commands import fit_command, output_lock
 from splat.commands.output_lock import locked
 
 pytestmark = pytest.mark.once
@@ -100,3 +102,75 @@ def test_a_second_fit_to_the_same_files_is_refused(
     assert run(folder, *other, "--steps", "2") == 1
     assert "this is the checkpoint of an unfinished fit" in capsys.readouterr().err
     assert not (tmp_path / f".{Path(other[1]).stem}.lock").exists()
+
+
+def test_another_users_file_in_a_folder_open_to_all_is_no_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tmp_path.chmod(0o1777)
+    me, path = os.geteuid(), tmp_path / "scene"
+    monkeypatch.setattr(output_lock.os, "geteuid", lambda: me + 1)  # so what is there is another's
+    own = tmp_path / f".scene.{me + 1}.lock"
+    for make in (lambda lock: lock.touch(), lambda lock: lock.symlink_to("/etc/passwd"), lambda lock: lock.mkdir()):
+        lock = tmp_path / ".scene.lock"
+        make(lock)
+        with locked(path):
+            assert own.exists()
+        assert [each.name for each in tmp_path.iterdir()] == [".scene.lock"]
+        lock.rmdir() if lock.is_dir() else lock.unlink()
+    assert capsys.readouterr().err == ""
+    (tmp_path / ".scene.lock").touch()
+    own.touch()
+    with locked(path):  # both are another's now
+        pass
+    assert "other users' files are where locks would be" in capsys.readouterr().err
+
+
+def test_a_colleagues_lock_that_cannot_be_written_to_is_a_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tmp_path.chmod(0o775)
+    lock, opened = tmp_path / ".scene.lock", os.open
+    lock.write_text("process 7 on another machine")
+
+    def refusing(path: object, flags: int, *mode: int) -> int:
+        if path == lock and flags & os.O_RDWR:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return opened(path, flags, *mode)
+
+    with holder(tmp_path / "scene") as process:
+        monkeypatch.setattr(output_lock.os, "open", refusing)
+        with pytest.raises(OSError, match=f"found that process {process} on"), locked(tmp_path / "scene"):
+            raise AssertionError
+    with locked(tmp_path / "scene"):
+        assert lock.exists()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_before_the_first_step_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    (tmp_path / "a.npz").touch()
+    reading, writing = os.pipe()
+
+    def waiting(*_: object) -> None:
+        os.write(writing, b"!")
+        while True:
+            signal.pause()
+
+    monkeypatch.setattr(fit_command, "read_pictures", waiting)
+    child = os.fork()
+    if child == 0:
+        try:
+            run(tmp_path / "a.npz", "-o", tmp_path / "a.ply")
+        finally:
+            os._exit(1)
+    assert os.read(reading, 1) == b"!"
+    assert (tmp_path / ".a.lock").exists()
+    os.kill(child, number)
+    _, status = os.waitpid(child, 0)
+    os.close(reading)
+    os.close(writing)
+    assert os.WIFSIGNALED(status)
+    assert os.WTERMSIG(status) == number
+    assert [path.name for path in tmp_path.iterdir()] == ["a.npz"]

@@ -20,7 +20,7 @@ from ..fit.shards import Shards
 from ..fit.strategies import passes
 from ..fit.training import Trainer
 from ..fit.views import Views
-from ..scene.camera_list import write_cameras
+from ..scene.camera_list import cameras_path, write_cameras
 from ..scene.gaussians import Gaussians, SceneError
 from .command_files import save_scene
 from .device import DeviceError, find_device
@@ -29,7 +29,7 @@ from .fit_job import FitJob, fit_job
 from .fit_outputs import Outputs, find_outputs, judged_by, locked_outputs, pictures_size, say_quality, write_picture
 from .fit_progress import fit_progress, measured_at
 from .fit_work import FitWork, prepare_fit, read_pictures
-from .interrupts import INTERRUPTED, catch_interrupt
+from .interrupts import INTERRUPTED, catch_interrupt, unwound_signals
 from .memory import NotEnoughMemory, enough_memory
 from .output_lock import locked
 from .printing import print_error
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     """
     first = True
     try:
-        with ExitStack() as locks:
+        with unwound_signals(), ExitStack() as locks:
             with joined_processes() as shards:
                 first = shards.first
                 finished = _fitted(args, shards, locks)
@@ -101,14 +101,15 @@ def _fitted(args: argparse.Namespace, shards: Shards, locks: ExitStack) -> int |
         failure = _fit(job, work, outputs, digest, interrupted, what)
         if failure is not None and trainer.done == 0:
             raise failure
-        stopped = shards.any(interrupted())
+        stopped, failed = shards.any(interrupted()), shards.any(failure is not None)
         with enough_memory(lambda: what, _REMEDY):
             scene = trainer.gaussians()
             if shards.first:
-                save_scene(outputs.scene, scene)
-                write_cameras(outputs.cameras, *work.cameras(), scene.offset)
-            if shards.any(failure is not None):
-                return _say_failed(job, trainer, failure)
+                path = outputs.unfinished if stopped or failed else outputs.scene
+                save_scene(path, scene)
+                write_cameras(cameras_path(path), *work.cameras(), scene.offset)
+            if failed:
+                return _say_failed(job, trainer, outputs, failure)
             if stopped:
                 return _say_interrupted(job, trainer, outputs, digest)
     with _threads(views, job.device), enough_memory(lambda: what, _REMEDY):
@@ -193,16 +194,17 @@ def _say_interrupted(job: FitJob, trainer: Trainer, outputs: Outputs, digest: st
         return INTERRUPTED
     print_error(
         f"interrupted after {trainer.done} of {job.steps} steps; the scene as fitted so far, "
-        f"{trainer.total} Gaussians, is in {job.output}{more}"
+        f"{trainer.total} Gaussians, is in {outputs.unfinished}{more}"
     )
     return INTERRUPTED
 
 
-def _say_failed(job: FitJob, trainer: Trainer, failure: Exception | None) -> int:
+def _say_failed(job: FitJob, trainer: Trainer, outputs: Outputs, failure: Exception | None) -> int:
     if failure is not None:  # on the rank that failed
         print_error(failure)
         print_error(
-            f"the scene after {trainer.done} of {job.steps} steps, {trainer.total} Gaussians, is in {job.output}"
+            f"the scene after {trainer.done} of {job.steps} steps, {trainer.total} Gaussians, is in "
+            f"{outputs.unfinished}"
         )
     return 1
 

@@ -33,7 +33,8 @@ class Outputs(NamedTuple):
     page: Path | None
     checkpoint: Path | None
     quality: Path | None
-    cameras: Path
+    unfinished: Path
+    """The scene, if the fit ends before its last step: it does not replace one that was there."""
 
 
 class Judged(NamedTuple):
@@ -81,8 +82,12 @@ def find_outputs(job: FitJob) -> Outputs:
             f"{checkpoint}: this is the checkpoint of an unfinished fit; continue it with --resume, or remove the file "
             "to begin anew"
         )
-    cameras = check_cameras(cameras_path(job.output))
-    return Outputs(job.output, picture, page, checkpoint, quality, cameras)
+    unfinished = job.output.with_name(f"{stem}.unfinished{written_suffix(job.output)}")
+    if not unfinished.exists() and (job.resume or not job.output.exists()):
+        unfinished = job.output
+    for scene in (job.output, unfinished):
+        check_cameras(cameras_path(scene))
+    return Outputs(job.output, picture, page, checkpoint, quality, unfinished)
 
 
 def _stem(job: FitJob) -> str:

@@ -12,6 +12,41 @@ from typing import Any
 from .._kernelwheel.exit_status import INTERRUPTED as INTERRUPTED
 
 
+class _TerminatedError(BaseException):
+    """A signal that ends the program has come."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    signal.signal(number, signal.SIG_DFL)
+    raise _TerminatedError(number)
+
+
+@contextmanager
+def unwound_signals() -> Iterator[None]:
+    """SIGTERM and SIGHUP end the program as they do by default, but only after the block has cleaned up.
+
+    Nothing changes for a signal that is ignored or has another handler, or in threads that cannot handle them.
+    """
+    ours = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    if threading.current_thread() is not threading.main_thread():
+        ours = []
+    ours = [number for number in ours if signal.getsignal(number) is signal.SIG_DFL]
+    for number in ours:
+        signal.signal(number, _end)
+    try:
+        yield
+    except _TerminatedError as ended:
+        signal.signal(ended.number, signal.SIG_DFL)
+        signal.raise_signal(ended.number)
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
+
+
 @contextmanager
 def catch_interrupt(also_sigterm: bool = False, patient: bool = False) -> Iterator[Callable[[], bool]]:
     """Catch a first Ctrl-C; a second one raises KeyboardInterrupt. Yields a function that says whether there was one.
@@ -23,7 +58,7 @@ def catch_interrupt(also_sigterm: bool = False, patient: bool = False) -> Iterat
     caught = False
     first: dict[signal.Signals, Any] = {signal.SIGINT: signal.default_int_handler}
     if also_sigterm:
-        first[signal.SIGTERM] = signal.SIG_DFL
+        first[signal.SIGTERM] = _end if signal.getsignal(signal.SIGTERM) is _end else signal.SIG_DFL
     before = {number: signal.getsignal(number) for number in first}
     ours = [number for number in first if before[number] is first[number]]
 

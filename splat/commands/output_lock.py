@@ -49,18 +49,35 @@ else:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def _release(descriptor: int, lock: Path) -> None:
-        lock.unlink(missing_ok=True)  # while it is held, so that it is nobody else's
+        with suppress(PermissionError):  # another user's, in a folder where only its owner may remove it
+            lock.unlink(missing_ok=True)  # while it is held, so that it is nobody else's
         os.close(descriptor)
+
+
+def _locks(path: Path) -> Iterator[Path]:
+    """The files that may be the lock, the first before the others: those that others can put there do not count."""
+    for own in ("",) if sys.platform == "win32" else ("", f".{os.geteuid()}"):
+        lock = path.with_name(f".{path.name}{own}.lock")
+        try:
+            foreign = sys.platform != "win32" and lock.lstat().st_uid != os.geteuid()
+        except FileNotFoundError:
+            foreign = False
+        if not foreign or not lock.parent.stat().st_mode & stat.S_IWOTH:
+            yield lock
 
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold `.NAME.lock` beside a file while it is written.
 
-    A warning says so if the file system has no locks. Raises OSError if another process holds it, which it names, or it
-    cannot be made.
+    In a folder that all can write to, it is `.NAME.USER.lock` if another user's file has that name. A warning says so
+    if there can be no lock. Raises OSError if another process holds it, which it names, or it cannot be made.
     """
-    lock = path.with_name(f".{path.name}.lock")
+    lock = next(_locks(path), None)
+    if lock is None:
+        print_warning(f"{path}: other users' files are where locks would be; see that no other command writes the same")
+        yield
+        return
     descriptor = _taken(lock, path)
     try:
         yield
@@ -70,20 +87,31 @@ def locked(path: Path) -> Iterator[None]:
 
 def _taken(lock: Path, path: Path) -> int:
     while True:
-        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | _FLAGS, 0o644)
+        descriptor, ours = _opened(lock)
         try:
             _try_lock(descriptor, path)
             found = os.fstat(descriptor)
             if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1 or lock.is_symlink():
                 raise FileExistsError(errno.EEXIST, "a lock is required here, found something else", str(lock))
             if lock.exists() and os.path.samestat(found, lock.stat()):
-                os.ftruncate(descriptor, 0)
-                os.write(descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode())
+                if ours:
+                    os.ftruncate(descriptor, 0)
+                    os.write(descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode())
                 return descriptor
         except BaseException:
             os.close(descriptor)
             raise
         os.close(descriptor)  # its last holder has just removed it
+
+
+def _opened(lock: Path) -> tuple[int, bool]:
+    """The file, open, and whether it can be written to: a colleague's can be locked without that."""
+    try:
+        return os.open(lock, os.O_RDWR | os.O_CREAT | _FLAGS, 0o644), True
+    except PermissionError:
+        if sys.platform == "win32" or not lock.exists():
+            raise
+        return os.open(lock, os.O_RDONLY | _FLAGS), False
 
 
 def _try_lock(descriptor: int, path: Path) -> None:

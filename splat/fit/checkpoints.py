@@ -19,13 +19,15 @@ from torch import Tensor
 from ..scene.file_output import check_writable, replacing
 from ..scene.gaussians import SceneError
 from ..scene.npz import read_npz
-from .parameters import MOMENTS
+from .parameters import MOMENTS, Parameters
 from .training import Trainer
 
 _LAYOUT: Final = 3
 _SHARDS: Final = "shards"
 """The array of how many of the Gaussians each process had."""
 _MOST_BYTES: Final = 10_000
+_SQUARES: Final = MOMENTS[1]
+"""Adam's mean of squares."""
 """Of the description of a fit."""
 
 
@@ -100,6 +102,7 @@ def resume(path: Path, trainer: Trainer, pictures: str) -> None:
         }
         for name in names
     }
+    _check_drawable(path, values)
     counted = {name: _tensor(path, name, arrays[f"count.{name}"], (rows,), trainer, own) for name in counts}
     of_each = {name: _tensor(path, name, arrays[name], shape, trainer) for name, shape in pictures_have.items()}
     trainer.table.replace(values, states)
@@ -188,5 +191,24 @@ def _tensor(
         raise SceneError(
             f"{path}: {name} must be float32 of shape {list(shape)}, found {values.dtype} of {list(values.shape)}"
         )
+    wrong = ~np.isfinite(values)
+    if name.endswith(_SQUARES):
+        wrong |= values < 0
+    if wrong.any():
+        required = "finite numbers of at least 0" if name.endswith(_SQUARES) else "finite numbers"
+        raise SceneError(
+            f"{path}: {name} must be {required}, found {int(wrong.sum())} others, the first {values[wrong][0]}: it is "
+            "damaged, or the fit had failed; remove the file to begin anew"
+        )
     # A copy, which does not keep the rows of others in memory.
     return torch.from_numpy(values[own].copy()).to(trainer.views.device)
+
+
+def _check_drawable(path: Path, values: Parameters) -> None:
+    """SceneError if some Gaussians would be left out of a scene."""
+    wrong = ~values["scales"].exp().isfinite().all(dim=1) | (values["quats"] == 0).all(dim=1)
+    if wrong.any():
+        raise SceneError(
+            f"{path}: Gaussians of finite sizes with rotations are required, found {int(wrong.sum())} others: it is "
+            "damaged, or the fit had failed; remove the file to begin anew"
+        )
