@@ -197,7 +197,7 @@ def tried(package: Package, backend: Path, folder: Path) -> Row:
         archive.extractall(work / "site")
     # Beside the project, as people do, with no GPU to compile for.
     sites = [work / "site", *(folder / "work" / name / "site" for name in package.beside)]
-    path = [*map(str, sites), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    path = [*map(str, sites), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     environ |= {"PYTHONPATH": os.pathsep.join(path), "CUDA_VISIBLE_DEVICES": ""}
     imported = run([sys.executable, "-c", f"import torch, {package.imports}"], project.parent, environ)
     if imported.returncode:

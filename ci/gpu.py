@@ -28,6 +28,7 @@ sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "backend")]
 import gpu_pack  # noqa: E402
 from gpu_pack import NEEDED, PEER, Refused, wheels_to_install  # noqa: E402
 from gpu_rows import SKIPPED, read_rows, tables  # noqa: E402
+from kernelwheel.runtime.errors import SettingsError  # noqa: E402
 from kernelwheel.runtime.variables import search_path  # noqa: E402
 
 TESTS = ("test_cuda", "test_rasterization", "test_gradients", "test_gradients_projection")
@@ -99,7 +100,7 @@ def main(arguments: Sequence[str]) -> int:
             if not args.dry_run:
                 return 0
         return run(args, given, rest)
-    except Refused as refused:
+    except (Refused, SettingsError) as refused:
         print(refused, file=sys.stderr)
         return 2
 
