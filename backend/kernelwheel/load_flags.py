@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from .flag_words import FOLDERS, PLAIN, with_headers
+from .link_flags import LinkFlags
 from .runtime.errors import SettingsError
 from .runtime.files import is_file, is_folder
 from .runtime.record import Record
-from .source_language import FOLDER_OPTIONS, LINKED, LINKED_FOR_CUDA, directives_of
+from .source_language import LINKED, LINKED_FOR_CUDA, directives_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -53,6 +55,8 @@ class Call(Record):
             raise call.refusal("name", "an identifier, of less than 80 letters, digits and _", repr(name))
         if call.abi not in ("torch", "stable"):
             raise call.refusal("abi", "torch or stable", repr(call.abi))
+        for argument in ("build_directory", "extra_include_paths"):
+            call.paths(argument, getattr(call, argument))
         return call
 
     @property
@@ -72,22 +76,43 @@ class Call(Record):
         from shlex import split  # imported only if needed, to keep a warm start fast
 
         try:
-            return [word for flag in strings(given) for word in split(flag)]
+            given = (given,) if isinstance(given, str) else given
+            return list(_with_files([word for flag in given for word in split(flag)]))
         except (ValueError, AttributeError, TypeError) as error:
             required = "a list of options, quoted as for a shell"
             raise self.refusal(argument, required, f"{given!r}: {error}") from None
 
+    def texts(self, argument: str, given: Strings) -> tuple[str, ...]:
+        """The texts of an argument that takes one or several."""
+        several = (given,) if isinstance(given, str) else given or ()
+        if not isinstance(several, Sequence) or not all(isinstance(each, str) for each in several):
+            raise self.refusal(argument, "a string, or a list of strings", repr(given))
+        return tuple(several)
+
+    def paths(self, argument: str, given: Paths) -> tuple[str, ...]:
+        """The paths of an argument that takes one or several."""
+        try:
+            several = (given,) if isinstance(given, (str, os.PathLike)) else () if given is None else given
+            found = tuple(os.fspath(each) for each in several)
+            if any("\0" in each for each in found):
+                raise ValueError("embedded null character")
+        except (TypeError, ValueError) as error:
+            required = "a path, or a list of paths, each a string or an os.PathLike of one"
+            raise self.refusal(argument, required, f"{given!r}: {error}") from None
+        return found
+
 
 class Flags(Record):
-    """Flags, with absolute paths; `archs` is in the grammar of TORCH_CUDA_ARCH_LIST, and empty if none chooses them."""
+    """Flags in their order, with absolute paths; where files are linked, with those of their copies (link_flags.py)."""
 
     cxx: list[str]
     cuda: list[str]
     link: list[str]
     libraries: list[str]
-    include_dirs: list[str]
-    archs: str
-    archives: list[str]  # files that become part of the library
+    include_dirs: list[str]  # folders of headers that come before those in flags
+    folders: list[str]  # all folders of headers
+    archs: str  # in the grammar of TORCH_CUDA_ARCH_LIST; empty if no flag chooses them
+    linked: list[str]  # files that become part of the library
 
     @property
     def directives(self) -> bytes:
@@ -95,14 +120,13 @@ class Flags(Record):
         return directives_of([*self.cxx, *self.cuda])
 
 
-def strings(given: Strings) -> tuple[str, ...]:
-    """An argument that takes one string or several."""
-    return (given,) if isinstance(given, str) else tuple(given or ())
-
-
-def paths(given: Paths) -> tuple[str, ...]:
-    """An argument that takes one path or several."""
-    return tuple(os.fspath(each) for each in ((given,) if isinstance(given, (str, os.PathLike)) else given or ()))
+def absolute(path: str) -> str:
+    """A path from the root, with links, as compilers see it; `..` after a link leads to where the link leads."""
+    whole = os.path.join(os.getcwd(), path)  # noqa: PTH109, PTH118
+    short = os.path.normpath(whole)
+    if ".." in Path(path).parts and os.path.realpath(whole) != os.path.realpath(short):
+        return os.path.realpath(whole)
+    return short
 
 
 def sort_flags(call: Call, cuda: bool) -> Flags:
@@ -111,16 +135,25 @@ def sort_flags(call: Call, cuda: bool) -> Flags:
     Raises:
         SettingsError: a path in them does not exist, their quotes do not match, or no list can say the architectures.
     """
-    named = [os.path.abspath(path.strip()) for path in paths(call.extra_include_paths)]  # noqa: PTH100
-    folders = [folder for folder in named if is_folder(Path(folder))]
-    if missing := sorted({*named} - {*folders}):  # torch gives them to the compiler, which says nothing
+    named = [absolute(path.strip()) for path in call.paths("extra_include_paths", call.extra_include_paths)]
+    include_dirs = [folder for folder in named if is_folder(Path(folder))]
+    if missing := sorted({*named} - {*include_dirs}):  # torch gives them to the compiler, which says nothing
         _warn(f"{call.name}: extra_include_paths has no folder {', '.join(missing)}")
-    cxx = _without_folders(call, "extra_cflags", folders)
-    archs, for_nvcc = _without_archs(call, _without_folders(call, "extra_cuda_cflags", folders))
-    link, libraries, archives = _link(call)
+    cxx, of_cxx, plain = _with_folders(call, "extra_cflags")
+    for_nvcc, of_nvcc, plain_of_nvcc = _with_folders(call, "extra_cuda_cflags")
+    if plain and (plain == plain_of_nvcc or not cuda):  # the same as extra_include_paths, in any way of saying it
+        include_dirs += plain
+        cxx, for_nvcc = _without_plain_folders(cxx), _without_plain_folders(for_nvcc)
+    archs, for_nvcc = _without_archs(call, for_nvcc)
     always = LINKED | (LINKED_FOR_CUDA if cuda else set())
-    libraries = [each for each in libraries if each not in always]
-    return Flags(cxx, for_nvcc, link, libraries, list(dict.fromkeys(folders)), archs, archives)
+    words = call.words("extra_ldflags")
+    try:
+        linked = LinkFlags(words, absolute, lambda folder: _existing(call, "extra_ldflags", folder), always)
+    except FileNotFoundError as error:
+        raise call.refusal("extra_ldflags", "a library that exists", f"no file {error}") from None
+    include_dirs = list(dict.fromkeys(include_dirs))
+    folders = list(dict.fromkeys([*include_dirs, *of_cxx, *of_nvcc]))
+    return Flags(cxx, for_nvcc, linked.flags, linked.libraries, include_dirs, folders, archs, linked.files)
 
 
 def _warn(message: str) -> None:
@@ -131,16 +164,39 @@ def _warn(message: str) -> None:
     warnings.warn(message, stacklevel=level)
 
 
-def _without_folders(call: Call, argument: str, folders: list[str]) -> list[str]:
-    """The words that name no folder of headers; those folders are added to `folders`."""
-    rest, following = [], iter(call.words(argument))
+def _with_files(words: Iterable[str], within: tuple[str, ...] = ()) -> Iterator[str]:
+    """The words, with those of a file of options in its place: what is in it counts, wherever it is."""
+    from shlex import split  # imported only if needed, to keep a warm start fast
+
+    following = iter(words)
     for word in following:
-        if option := next((each for each in FOLDER_OPTIONS.split("|") if word.startswith(each)), None):
-            named = word.removeprefix(option).removeprefix("=") or next(following, "")
-            folders.append(_existing(call, "a flag for headers", named))
+        option, equals, value = word.partition("=")
+        of_nvcc = option in ("-optf", "--options-file")
+        name = (value if equals else next(following, "")) if of_nvcc else word[1:] if word.startswith("@") else ""
+        file = absolute(name)
+        if name and file not in within and is_file(Path(file)):
+            yield from _with_files(split(Path(file).read_text(encoding="utf-8")), (*within, file))
         else:
-            rest.append(word)
-    return rest
+            yield from (word, name) if of_nvcc and not equals else (word,)
+
+
+def _with_folders(call: Call, argument: str) -> tuple[list[str], list[str], list[str]]:
+    """The flags of an argument with absolute paths, the folders in them, and those of them that a plain -I names."""
+    folders, plain = [], []
+
+    def place(option: str, path: str, own: bool) -> str:
+        if option not in FOLDERS:  # a header, which compilers also look for in folders
+            return absolute(path) if path.startswith("/") else path
+        folders.append(_existing(call, argument, path))
+        if own and option in PLAIN:
+            plain.append(folders[-1])
+        return folders[-1]
+
+    return with_headers(call.words(argument), place), folders, plain
+
+
+def _without_plain_folders(flags: list[str]) -> list[str]:
+    return with_headers(flags, lambda option, path, own: None if own and option in PLAIN else path)
 
 
 def _without_archs(call: Call, words: Sequence[str]) -> tuple[str, list[str]]:
@@ -163,32 +219,8 @@ def _without_archs(call: Call, words: Sequence[str]) -> tuple[str, list[str]]:
         raise call.refusal("extra_cuda_cflags", required, str(error), remedy) from None
 
 
-def _link(call: Call) -> tuple[list[str], list[str], list[str]]:
-    """Options for the linker, libraries by the names that follow `-l`, which come after the objects, and archives."""
-    link: list[str] = []
-    libraries: list[str] = []
-    archives = []
-    following = iter(call.words("extra_ldflags"))
-    for word in following:
-        path = Path(word).absolute()
-        if word.startswith("-l"):
-            libraries.append(word[2:] or next(following, ""))
-        elif word.startswith("-L"):
-            link.append("-L" + _existing(call, "extra_ldflags", word[2:] or next(following, "")))
-        elif word.startswith("-") or not (path.suffix in (".a", ".o") or ".so" in path.suffixes):
-            link.append(word)
-        elif not is_file(path):
-            raise call.refusal("extra_ldflags", "a library that exists", f"no file {path}")
-        else:
-            link.append(f"-L{path.parent}")
-            libraries.append(f":{path.name}")
-    for folder in (Path(option[2:]) for option in link if option.startswith("-L")):
-        names = (each[1:] if each.startswith(":") else f"lib{each}.a" for each in libraries)
-        archives += [str(folder / each) for each in names if each.endswith((".a", ".o")) and is_file(folder / each)]
-    return link, libraries, sorted({*archives})
-
-
 def _existing(call: Call, argument: str, folder: str) -> str:
-    if not is_folder(Path(folder)):
+    found = absolute(folder)
+    if not folder or not is_folder(Path(found)):
         raise call.refusal(argument, "a folder that exists", f"no folder {folder!r}")
-    return os.path.abspath(folder)  # noqa: PTH100  # as compilers do, links are not resolved
+    return found

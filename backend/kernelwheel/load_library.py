@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from .flag_words import FOLDERS, with_headers
 from .load_flags import Call
 from .load_package import Described
 from .runtime import host as hosts
@@ -27,18 +28,21 @@ from .runtime.no_kernels import incompatible
 from .runtime.platforms import library_file, platform_name
 from .runtime.selection import Request, against
 
-# What a process has loaded, by content; the lock is held while one is.
+# What a process has loaded, by content, and the lock of each content: those of others are compiled meanwhile.
 _loaded: dict[str, tuple[ModuleType | None, Path]] = {}
-_lock = threading.RLock()
+_locks: dict[str, threading.RLock] = {}
+# Held while a library of operators is loaded, so that none registers what another is about to.
+_registering = threading.RLock()
 
 
-def _renew_lock() -> None:
-    """Replace the lock in a forked child, which must not wait for a thread of its parent."""
-    global _lock
-    _lock = threading.RLock()
+def _renew_locks() -> None:
+    """Replace the locks in a forked child, which must not wait for a thread of its parent."""
+    global _registering
+    _locks.clear()
+    _registering = threading.RLock()
 
 
-os.register_at_fork(after_in_child=_renew_lock)
+os.register_at_fork(after_in_child=_renew_locks)
 
 
 def library_of(call: Call, texts: Mapping[str, bytes], caller: str) -> Any:
@@ -52,7 +56,7 @@ def library_of(call: Call, texts: Mapping[str, bytes], caller: str) -> Any:
         library: ModuleType | None = import_by_name(name)
     else:
         key = json_sha256(package.wanted.content)
-        with _lock:
+        with _locks.setdefault(key, threading.RLock()):
             if key not in _loaded:
                 _loaded[key] = Loader(package).load(f"kernelwheel.loaded_{key[:12]}.{name}")
             library, folder = _loaded[key]
@@ -84,7 +88,9 @@ class Loader(Kernels):
         loaded: list[ModuleType | None] = []
 
         def load(artifact: Artifact) -> None:
-            loaded.append(load_module(package.package, name, artifact, unique))
+            with _registering:
+                _require_own_namespace(package, artifact)
+                loaded.append(load_module(package.package, name, artifact, unique))
 
         try:
             with self._os_errors():
@@ -136,7 +142,16 @@ def _is_same(package: Described, extension: Mapping[str, Any], digests: Mapping[
     """Whether a package's extension is compiled from the same, wherever its files are; it may have further headers."""
     assert package.source
     own, own_digests = package.extension, package.source.content["sources"]
-    flags = ("define", "cuda_define", "cxx_flags", "cuda_flags", "file_flags", "link_flags")
+
+    def flags(of: Mapping[str, Any]) -> list[Any]:  # but for folders of headers, which count by what is in them
+        for_compilers = [
+            with_headers(of[field], lambda option, path, _: None if option in FOLDERS else path)
+            for field in ("cxx_flags", "cuda_flags")
+        ]
+        named = {f"-l{library}" for library in of["libraries"]}
+        for_linker = [flag for flag in of["link_flags"] if flag not in named]
+        others = [of[field] for field in ("kind", "archs", "libraries", "define", "cuda_define", "file_flags")]
+        return [*for_compilers, for_linker, *others]
 
     def compiled(of: Mapping[str, Any], digests: Mapping[str, str]) -> list[str]:
         return sorted(digests[name] for name in (*of["sources"], *of["cuda_sources"]))
@@ -146,7 +161,7 @@ def _is_same(package: Described, extension: Mapping[str, Any], digests: Mapping[
 
     return (
         extension["name"].rpartition(".")[2] == own["name"]
-        and all(extension[field] == own[field] for field in ("kind", "archs", "libraries", *flags))
+        and flags(extension) == flags(own)
         and (extension["cuda"] == "none") == (own["cuda"] == "none")
         and compiled(extension, digests) == compiled(own, own_digests)
         and files(own_digests) <= files(digests)
@@ -167,6 +182,26 @@ def compiled(package: Described) -> Artifact:
         return build(package, host, package.cuda, "", progress.printer(package.package))[0]
     finally:
         package.remove_sources()
+
+
+def _require_own_namespace(package: Described, artifact: Artifact) -> None:
+    """Raise an error if this process has the operators that the library registers: torch would end it."""
+    own, texts = package.extension, package.tree.files.values()
+    if not any(b"TORCH_LIBRARY" in text for text in texts):
+        return
+    from .load_namespaces import taken_namespace  # imported only if needed, to keep a warm start fast
+
+    library = (artifact.folder / library_file(own["name"], platform_name())).read_bytes()
+    if taken := taken_namespace(texts, (*own["cxx_flags"], *own["cuda_flags"]), own["name"], library):
+        raise BuildError(
+            f"{package.package} cannot be loaded: its operators are in a namespace that this process has",
+            required="a namespace that no other library in this process registers",
+            found=f"{taken}, which another library registers, maybe an earlier version of this one",
+            remedies=[
+                "register TORCH_LIBRARY(TORCH_EXTENSION_NAME, m), and pass unique_namespace=True",
+                "or load it in a new process",
+            ],
+        )
 
 
 def _require_architectures(package: Described, host: Host, because: Exception | None = None) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from .flag_words import with_headers
 from .load_flags import Call, sort_flags
 from .load_sources import INLINE, Tree, gather
 from .runtime.compatible import Mismatch
@@ -17,7 +18,7 @@ from .runtime.files import json_sha256
 from .runtime.installed import InstalledPackage
 from .runtime.settings import Origin, Settings
 from .runtime.sources import Sources
-from .source_language import CUDA_SUFFIX
+from .source_language import CUDA_SUFFIX, SOURCES
 from .version import LOADED, OLDEST_TORCH
 
 # What makes a module of sources that only register operators, but include Python's headers.
@@ -36,7 +37,8 @@ class Described(InstalledPackage):
 
     def __init__(self, call: Call, texts: Mapping[str, bytes]) -> None:
         """Raises a SettingsError if the arguments are not right."""
-        super().__init__(f"kernelwheel.{call.name}", LOADED, Path(INLINE), os.environ)
+        environ = {**os.environ, "VERBOSE": "1"} if call.verbose else os.environ  # as CMake reads it
+        super().__init__(f"kernelwheel.{call.name}", LOADED, Path(INLINE), environ)
         settings = Settings.resolve(self.package, {}, self.environ)
         self.tree, self.extension = _extension(call, texts)
         if self.extension["archs"]:
@@ -96,7 +98,15 @@ def _extension(call: Call, texts: Mapping[str, bytes]) -> tuple[Tree, dict[str, 
     kind = "module" if call.wants_module else "operators" if call.abi == "stable" else "torch-library"
     if kind == "torch-library" and any(map(_is_of_python, tree.headers)):
         kind = "module"
-    unique = f"{call.name}_{json_sha256([_digests(tree), vars(flags)])[:12]}" if call.unique_namespace else call.name
+
+    def copied(_: str, path: str, __: bool) -> str | None:
+        return f"{SOURCES}/{name}" if (name := tree.names.get(path, "")) else None if name is None else path
+
+    cxx, for_nvcc = with_headers(flags.cxx, copied), with_headers(flags.cuda, copied)
+    unique = call.name
+    if call.unique_namespace:
+        decides = [_digests(tree), tree.include_dirs, cxx, for_nvcc, flags.link, flags.archs]
+        unique += f"_{json_sha256(decides)[:12]}"
     if kind == "module" and not call.wants_module and not any(map(_has_module, tree.files.values())):
         made = {"empty_module.cpp": _EMPTY_MODULE.replace("NAME", unique).encode()}
         tree = tree._replace(files={**tree.files, **made}, sources=[*tree.sources, *made])
@@ -109,8 +119,8 @@ def _extension(call: Call, texts: Mapping[str, bytes]) -> tuple[Tree, dict[str, 
         "include_dirs": tree.include_dirs,
         "define": [],
         "cuda_define": [],
-        "cxx_flags": flags.cxx,
-        "cuda_flags": flags.cuda,
+        "cxx_flags": cxx,
+        "cuda_flags": for_nvcc,
         "file_flags": {},
         "link_flags": flags.link,
         "libraries": flags.libraries,

@@ -7,20 +7,22 @@ files and no others, so a header that was not found is an error of theirs, not o
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from .load_flags import Call, Flags, Paths, paths
+from .link_flags import LINKED_FILES
+from .load_flags import Call, Flags, Paths, absolute
 from .runtime.errors import SettingsError, way_out
 from .runtime.files import is_file
 from .runtime.record import Record
-from .source_language import CUDA_SUFFIX, CXX_SUFFIXES, named_headers
+from .source_language import CUDA_SUFFIX, CXX_SUFFIXES, UNFIT, named_headers
 
 # Where sources are that are given as text: no header can be beside them.
 INLINE = "/dev/null"
-# Folders with one of these are searched in any case, as are those of the system: torch's and Python's.
-_PROVIDED = ("torch/extension.h", "torch/torch.h", "Python.h")
 _OF_THE_SYSTEM = ("/usr/include", "/usr/local/include")
+# In the copy of a folder without files, which a path leads through.
+_KEPT = ".folder"
 
 
 class Tree(Record):
@@ -30,6 +32,7 @@ class Tree(Record):
     sources: list[str]
     include_dirs: list[str]
     headers: set[str]  # all headers as they are named, found or not
+    names: Mapping[str, str | None]  # of files and folders, by their paths; None: a folder that is searched in any case
 
 
 def read_sources(call: Call, sources: Paths) -> dict[str, bytes]:
@@ -38,45 +41,53 @@ def read_sources(call: Call, sources: Paths) -> dict[str, bytes]:
     Raises:
         SettingsError: one is missing or cannot be read.
     """
-    absolute = [os.path.abspath(path) for path in paths(sources)]  # noqa: PTH100  # as compilers do, links are not resolved
-    missing = [path for path in absolute if not is_file(Path(path))]
-    if missing or not absolute:
+    paths = [absolute(path) for path in call.paths("sources", sources)]
+    missing = [path for path in paths if not is_file(Path(path))]
+    if missing or not paths:
         found = "no file " + ", ".join(missing) if missing else "an empty list"
         raise call.refusal("sources", "C++ and CUDA files; relative paths start at the current folder", found)
-    if other := [path for path in absolute if not path.endswith((*CXX_SUFFIXES, CUDA_SUFFIX))]:
+    if other := [path for path in paths if not path.endswith((*CXX_SUFFIXES, CUDA_SUFFIX))]:
         raise call.refusal("sources", f"files called {', '.join((*CXX_SUFFIXES, CUDA_SUFFIX))}", ", ".join(other))
-    return {path: _read(path) for path in absolute}
+    return {path: _read(path) for path in paths}
 
 
 def gather(texts: Mapping[str, bytes], flags: Flags, cuda: bool = False) -> Tree:
     """Find all headers that sources can reach, and name all files by where they are relative to each other.
 
+    Which of several the compiler takes, the order and the kind of the options decide, which stay as they are: all that
+    it can take are found.
+
     Args:
         texts: the sources, by absolute path.
-        flags: with the folders of headers, and archives, which are among the files under their names.
+        flags: with the folders of headers, and files that are linked, which are among the files under their names.
         cuda: whether the toolkit's headers are searched in any case, too.
 
     Raises:
-        SettingsError: a header cannot be read.
+        SettingsError: a header cannot be read, or a name is none for CMake.
     """
-    provided = (*_PROVIDED, "cuda_runtime.h") if cuda else _PROVIDED
-    others = [folder for folder in flags.include_dirs if folder not in _OF_THE_SYSTEM]
-    folders = [folder for folder in others if not any(is_file(Path(folder, header)) for header in provided)]
+    folders = [folder for folder in flags.folders if not _is_provided(folder, cuda)]
     roots = [os.path.commonpath([os.path.dirname(path) for path in texts])]  # noqa: PTH120
     for folder in folders:
         _add(roots, folder)
     files = dict(texts)
+    spelled = {path: path for path in texts}  # as the compiler reaches them; with links, another file than without `..`
+    through: set[str] = set()
+    before = named_headers(flags.directives)
     headers: set[str] = set()
-    begin = (next(iter(texts)), flags.directives)  # what comes before each source
-    pending = [(path, named_headers(text)) for path, text in (begin, *texts.items())]
+    # Before each source come headers and macros that flags name; who uses a macro is not known.
+    pending = [(path, before, False) for path in texts] + [(path, named_headers(texts[path]), True) for path in texts]
     while pending:
-        path, names = pending.pop()
-        headers.update(each[1:].strip() for each in names)
-        for found in _found(path, names, folders):
-            if found not in files:
-                _add_root_of(roots, found, path)
-                files[found] = _read(found)
-                pending.append((found, named_headers(files[found])))
+        includer, included, beside_first = pending.pop()
+        headers.update(each[1:].strip() for each in included)
+        for base, place in _found(includer, included, folders, beside_first):
+            path = os.path.normpath(place)
+            _cover(roots, base, os.path.dirname(path))  # noqa: PTH120
+            through.update(_left(place))
+            if path not in files:
+                files[path], spelled[path] = _read(place), place
+                pending.append((place, named_headers(files[path]), True))
+            elif place != spelled[path] and not os.path.samefile(place, spelled[path]):  # noqa: PTH121
+                raise _two_files(place, spelled[path])
     label = {root: f"include{number}/" if number else "sources/" for number, root in enumerate(roots)}
 
     def named(path: str) -> str:
@@ -84,27 +95,92 @@ def gather(texts: Mapping[str, bytes], flags: Flags, cuda: bool = False) -> Tree
         return os.path.normpath((label[root] if len(roots) > 1 else "") + os.path.relpath(path, root))
 
     every = {named(path): text for path, text in sorted(files.items())}
-    every |= {f"linked/{number}/{Path(path).name}": _read(path) for number, path in enumerate(flags.archives)}
-    return Tree(every, sorted(map(named, texts)), list(dict.fromkeys(map(named, folders))), headers)
+    left = sorted({named(folder) for folder in through if any(_inside(folder, root) for root in roots)})
+    every |= {f"{folder}/{_KEPT}": b"" for folder in left if not any(_inside(name, folder) for name in every)}
+    for number, path in enumerate(flags.linked):
+        every[f"{LINKED_FILES}/{number}/{os.path.basename(path)}"] = _read(path)  # noqa: PTH119
+    names: dict[str, str | None] = {path: named(path) for path in (*files, *folders)}
+    names |= {folder: None for folder in flags.folders if folder not in folders}
+    _refuse_unfit(every)
+    include_dirs = [name for folder in flags.include_dirs if (name := names[folder])]
+    return Tree(every, sorted(map(named, texts)), include_dirs, headers, names)
 
 
-def _found(path: str, names: Sequence[str], folders: Sequence[str]) -> Iterator[str]:
-    """The files that headers' names, as in `path`, can stand for."""
+def _is_provided(folder: str, cuda: bool) -> bool:
+    """Whether the compiler searches a folder in any case: the system's, torch's, Python's and the toolkit's.
+
+    Not a folder with headers of the same names, which the caller may have.
+    """
+    if folder in _OF_THE_SYSTEM:
+        return True
+    if cuda and all(is_file(Path(folder, name)) for name in ("cuda_runtime.h", "crt/host_defines.h")):
+        return True
+    own: list[str] = []
+    if is_file(Path(folder, "Python.h")):
+        from sysconfig import get_path  # imported only if needed, to keep a warm start fast
+
+        own += (get_path("include"), get_path("platinclude"))
+    if is_file(Path(folder, "torch/torch.h")) or is_file(Path(folder, "torch/extension.h")):
+        from importlib.util import find_spec
+
+        spec = find_spec("torch")
+        for place in (spec.submodule_search_locations or ()) if spec else ():
+            own += (f"{place}/include", f"{place}/include/torch/csrc/api/include")
+    return os.path.realpath(folder) in map(os.path.realpath, own)
+
+
+def _found(
+    includer: str, names: Sequence[str], folders: Sequence[str], beside_first: bool
+) -> Iterator[tuple[str | None, str]]:
+    """The files that headers' names in a file can stand for, each with the folder that it was searched from."""
     for written in names:
         quote, header = written[0], written[1:].strip()
-        places = [os.path.join(os.path.dirname(path), header)] if quote == '"' else []  # noqa: PTH118, PTH120
-        if not (places and is_file(Path(places[0]))):
-            places = [os.path.join(folder, header) for folder in folders]  # noqa: PTH118
-        yield from (os.path.normpath(place) for place in places if is_file(Path(place)))
+        absolute_path = header.startswith("/")
+        beside = os.path.dirname(includer)  # noqa: PTH120
+        bases = [beside] if quote == '"' or absolute_path else []
+        if not (bases and beside_first and is_file(Path(beside, header))) and not absolute_path:
+            bases += folders
+        for base in bases:
+            place = os.path.join(base, header)  # noqa: PTH118
+            if is_file(Path(place)):
+                yield None if absolute_path else os.path.normpath(base), place
 
 
-def _add_root_of(roots: list[str], found: str, includer: str) -> None:
-    """See to it that a header is in a root: one that is reached by `../` from another file, in that file's."""
-    folder = os.path.dirname(found)  # noqa: PTH120
-    if any(_inside(found, root) for root in roots):
-        return
-    around = next(root for root in roots if _inside(includer, root))
-    _add(roots, folder if around == INLINE else os.path.commonpath([around, folder]))
+def _left(place: str) -> Iterator[str]:
+    """The folders that a path goes into and leaves again by `..`: for compilers, they must be there."""
+    parts = place.split("/")
+    for number, part in enumerate(parts):
+        if part == "..":
+            yield os.path.normpath("/".join(parts[:number]))
+
+
+def _cover(roots: list[str], base: str | None, folder: str) -> None:
+    """See to it that a header's folder is in a root, and in the same one as where it was searched from."""
+    around = next((root for root in roots if base and _inside(base, root)), None)
+    if around is None:
+        _add(roots, folder)
+    elif not _inside(folder, around):
+        _add(roots, os.path.commonpath([around, folder]))
+
+
+def _two_files(one: str, other: str) -> SettingsError:
+    return SettingsError(
+        "two headers cannot be told apart without a link",
+        required="paths that lead to one file, or are different without `..`",
+        found=f"{one}\n{other}",
+        remedies=["name one of them by a path that does not leave a link by `..`"],
+    )
+
+
+def _refuse_unfit(names: Iterable[str]) -> None:
+    """Raise an error for names that CMake, Ninja or a compiler's lists cannot have."""
+    if bad := [name for name in names if re.search(UNFIT, name)]:
+        raise SettingsError(
+            "a file cannot be compiled: its folder, or it, has a name that CMake or Ninja does not take",
+            required="names without ; : | $< and backslashes, and without control characters",
+            found=", ".join(map(repr, bad[:3])),
+            remedies=["rename it, or put it elsewhere; folders above all sources may have any name"],
+        )
 
 
 def _add(roots: list[str], folder: str) -> None:

@@ -17,6 +17,10 @@ FOLDER_OPTIONS = (
 HEADER_OPTIONS = "-include|-imacros|--pre-include|--include|--imacros"
 # Options that pass others on, which then follow after a comma, after = or as the next word.
 _PASSING = ("-Xcompiler", "--compiler-options", "-Xpreprocessor", "-Xclang", "-Wp", "-Wa", "-Wl", "-Xlinker")
+# Where compilers and linkers, which run in the build folder, find the files of an extension.
+SOURCES = "../src"
+# What a path may not have that is given to CMake, or that a compiler writes for Ninja.
+UNFIT = r"[\x00-\x1f\x7f;\\|:]|\$(?=<|/|\Z)"
 # The libraries that every extension is linked with, and every one that uses CUDA: torch's, and the static runtime.
 LINKED = {"torch", "torch_cpu", "c10", "torch_python"}
 LINKED_FOR_CUDA = {"torch_cuda", "c10_cuda", "cudart", "cudart_static"}

@@ -6,16 +6,21 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import kernelwheel
 import pytest
+import torch
 import warm_python
 from builds import build, needs_cuda_torch
 from declared import HEAD
 from editables import Editable, make_user
+from kernelwheel import load_library
 from kernelwheel.__main__ import main
+from kernelwheel.runtime.errors import BuildError
 from kernelwheel.runtime.store import Store
 from loadable import FILES, MODULE, load_light, refusal_of, write
 from processes import Done, clean_environment
@@ -76,7 +81,9 @@ def test_content_decides_and_neither_folder_nor_time_nor_process(
     edited = load_light(there, verbose=True)
 
     assert (module.answer(), edited.answer()) == (42, 43)
-    assert "since the last compile: sources: 1 file changed: include1/detail/value.h\n" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "since the last compile: sources: 1 file changed: include1/detail/value.h\n" in said
+    assert "-O3 -DNDEBUG" in said  # the commands
     assert load_light(here) is module
     assert len(entries(user)) == 2
     for name in ("light", "kernelwheel.light"):
@@ -99,18 +106,21 @@ def test_an_archive_that_is_linked_counts_by_its_content(user: Editable, tmp_pat
             assert kernelwheel.load("light", folder / "light.cpp", extra_ldflags=flags).answer() == value
 
 
+DOCSTRING = 'A "number" \\1 😀 é ??/ \x01\n\t2.'
+
+
 @pytest.mark.slow
 def test_functions_are_bound_and_another_version_of_a_module_is_another_module(user: Editable) -> None:
-    def load(value: int) -> Any:
+    def load(value: int) -> Any:  # under a name that CMake keeps for a target of its own
         source = f"#include <pybind11/pybind11.h>\nint f() {{ return {value}; }}"
         options = {"no_implicit_headers": True, "with_pytorch_error_handling": False}
-        return kernelwheel.load_inline("bound", source, functions={"f": 'A "number".'}, **options)
+        return kernelwheel.load_inline("test", source, functions={"f": DOCSTRING}, **options)
 
     first, second = load(1), load(2)
 
     # pybind11 remembers modules by their names, and gives a second one of the same name what the first one was.
     assert (first.f(), second.f()) == (1, 2)
-    assert first.f.__doc__.splitlines()[-1] == 'A "number".'
+    assert first.f.__doc__.endswith(f"\n{DOCSTRING}\n")
 
 
 STABLE = """#include <torch/csrc/stable/library.h>
@@ -123,16 +133,33 @@ STABLE_TORCH_LIBRARY_IMPL(TORCH_EXTENSION_NAME, CompositeExplicitAutograd, m) { 
 
 @pytest.mark.slow
 def test_versions_of_operators_on_the_stable_abi_live_side_by_side_and_serve_every_python_and_torch(
-    user: Editable,
+    user: Editable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def load(text: str) -> Any:
-        return kernelwheel.load_inline("ops", text, abi="stable", unique_namespace=True)
+    def load(text: str, unique: bool) -> Any:
+        options = {"abi": "stable", "is_python_module": False, "unique_namespace": unique}
+        return kernelwheel.load_inline("ops", text, **options)
 
-    first, second = load(STABLE), load(STABLE.replace("42", "43"))
+    load(STABLE, unique=False)
+    second = load(STABLE.replace("42", "43"), unique=True)
 
-    assert (first.answer(), second.answer()) == (42, 43)
+    assert (torch.ops.ops.answer(), second.answer()) == (42, 43)
     made = [entry.manifest.requires for entry in Store(user.cache, "kernelwheel.ops", "0").entries()]
     assert [(requires.python, requires.torch) for requires in made] == [(None, "2.10")] * 2
+    # A library that registers a namespace again would end the process.
+    monkeypatch.setattr(load_library, "_loaded", {})
+    with pytest.raises(BuildError, match="pass unique_namespace=True") as refused:
+        load(STABLE, unique=False)
+    assert "ops, which another library registers" in refused.value.found
+
+
+def test_other_names_are_compiled_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    both = threading.Barrier(2, timeout=60)
+    monkeypatch.setattr(load_library.Loader, "load", lambda *_: (both.wait(), Path()))
+    source = write(tmp_path) / "csrc/light.cpp"
+
+    with ThreadPoolExecutor(2) as threads:
+        loads = [threads.submit(kernelwheel.load, name, source) for name in ("one", "two")]
+        assert {each.result() for each in loads} == {0, 1}
 
 
 CPP = """#include <Python.h>

@@ -9,8 +9,10 @@ from typing import Any
 
 import kernelwheel
 import pytest
+import torch
 from kernelwheel.__main__ import command_line
 from kernelwheel.load_flags import sort_flags
+from kernelwheel.load_namespaces import taken_namespace
 from kernelwheel.load_package import Described
 from kernelwheel.load_sources import gather, read_sources
 from kernelwheel.runtime.errors import SettingsError, command
@@ -102,14 +104,107 @@ def test_flags_are_what_a_shell_would_split_and_torch_s_own_libraries_are_left_o
 
     flags = sort_flags(call, cuda=True)
 
-    assert flags.cxx == ["-g", "-O0", "-Wall", '-DTEXT="a b"', "-include", "/x/before.h"]
+    first, second = str(tmp_path / "first"), str(tmp_path / "second")
+    assert flags.cxx == ["-g", "-O0", "-Wall", "-isystem", first, '-DTEXT="a b"', "-include", "/x/before.h"]
     assert flags.cuda == ["-lineinfo", "-imacros/x/macros.h"]
     assert flags.archs == "8.0;8.6+PTX;9.0a+PTX"
-    assert flags.directives == b'#define TEXT "a b"\n#include "/x/before.h"\n#include "/x/macros.h"'
-    assert flags.link == [f"-L{tmp_path}/lib", f"-L{tmp_path}/lib", "-Wl,-rpath,/x"]
-    assert flags.libraries == ["m", ":libown.a"]
-    assert flags.archives == [f"{tmp_path}/lib/libown.a"]
-    assert flags.include_dirs == [str(tmp_path / "second"), str(tmp_path / "first")]
+    assert b'#define TEXT "a b"\n#include "/x/before.h"\n#include "/x/macros.h"' in flags.directives
+    assert flags.link == [f"-L{tmp_path}/lib", "-lm", "../src/linked/0/libown.a", "-Wl,-rpath,/x"]
+    assert flags.libraries == ["m"]
+    assert flags.linked == [f"{tmp_path}/lib/libown.a"]
+    assert (flags.include_dirs, flags.folders) == ([second], [second, first])
+
+
+@pytest.mark.parametrize(
+    ("given", "expected", "libraries"),
+    [
+        ("-Wl,--whole-archive {d}/liba.a -Wl,--no-whole-archive -lm",
+         "-Wl,--whole-archive {0}/liba.a -Wl,--no-whole-archive -lm", ["m"]),
+        ("-Wl,--whole-archive,{d}/liba.a,--no-whole-archive", "-Wl,--whole-archive,{0}/liba.a,--no-whole-archive", []),
+        ("-Wl,--start-group {d}/liba.a {d}/b.o {d}/liba.a -Wl,--end-group",
+         "-Wl,--start-group {0}/liba.a {1}/b.o {0}/liba.a -Wl,--end-group", []),
+        ("-Xlinker {d}/liba.a -Xlinker --as-needed", "-Xlinker {0}/liba.a -Xlinker --as-needed", []),
+        ("-L{d} -la -lb", "-L{d} {0}/liba.a -lb", ["b"]),
+        ("-lboth -L {d} -Wl,-Bstatic -lboth -Wl,-Bdynamic -lboth",
+         "-lboth -L{d} -Wl,-Bstatic {0}/libboth.a -Wl,-Bdynamic -lboth", ["both"]),
+        ("-Wl,-L,{d} -l:b.o", "-Wl,-L{d} {0}/b.o", []),
+        ("{d}/libboth.so -O2", "-L{d} -l:libboth.so -O2", [":libboth.so"]),
+        ("-Xlinker {d}/libboth.so", "-Xlinker -L{d} -Xlinker -l:libboth.so", [":libboth.so"]),
+        ("-Wl,--version-script={d}/v.map -Wl,--dynamic-list,{d}/v.map",
+         "-Wl,--version-script={0}/v.map -Wl,--dynamic-list={0}/v.map", []),
+        ("-z now -u v.map -Wl,-rpath,{d} -Wl,-Map={d}/v.map -pthread",
+         "-z now -u v.map -Wl,-rpath,{d} -Wl,-Map={d}/v.map -pthread", []),
+        ("-ltorch -lc10 -Wl,--no-as-needed -lx -lx", "-Wl,--no-as-needed -lx -lx", ["x"]),
+        ("@{d}/options -s", "-Wl,-z,now {0}/liba.a -s", []),
+    ],
+)  # fmt: skip
+def test_what_is_linked_stays_in_its_place(tmp_path: Path, given: str, expected: str, libraries: list[str]) -> None:
+    write(tmp_path, dict.fromkeys(("liba.a", "b.o", "libboth.so", "libboth.a", "v.map"), ""))
+    write(tmp_path, {"options": f"-Wl,-z,now\n{tmp_path}/liba.a"})
+
+    flags = sort_flags(called(extra_ldflags=given.format(d=tmp_path)), cuda=False)
+
+    places = [f"../src/linked/{number}" for number in range(2)]
+    assert flags.link == expected.format(*places, d=tmp_path).split()
+    assert flags.libraries == libraries
+
+
+def test_options_in_a_file_count_by_what_they_say(tmp_path: Path) -> None:
+    write(tmp_path, {"one": f"-DA @{tmp_path}/two", "two": f"-DB @{tmp_path}/one", "include/x.h": ""})
+
+    flags = sort_flags(
+        called(extra_cflags=f"@{tmp_path}/one -I{tmp_path}/include @none", extra_cuda_cflags=f"-optf {tmp_path}/two"),
+        cuda=True,
+    )
+
+    assert flags.cxx == ["-DA", "-DB", f"@{tmp_path}/one", f"-I{tmp_path}/include", "@none"]
+    assert flags.cuda == ["-DB", "-DA", f"@{tmp_path}/two"]
+
+
+@pytest.mark.parametrize("of_nvcc", ["-I{d}", "-Xcompiler -I{d}", "-isystem {d}", ""])
+def test_folders_in_flags_are_those_of_one_compiler_or_of_both(tmp_path: Path, of_nvcc: str) -> None:
+    call = called(extra_cflags=f"-O2 -I{tmp_path}", extra_cuda_cflags=of_nvcc.format(d=tmp_path))
+
+    flags = sort_flags(call, cuda=True)
+
+    both = of_nvcc == "-I{d}"
+    assert flags.include_dirs == ([str(tmp_path)] if both else [])
+    assert flags.cxx == (["-O2"] if both else ["-O2", f"-I{tmp_path}"])
+    assert flags.cuda == ([] if both else of_nvcc.format(d=tmp_path).split())
+    assert flags.folders == [str(tmp_path)]
+
+
+LIBRARY = b"\0taken\0another\0answer() -> int\0"
+
+
+@pytest.mark.parametrize(
+    ("text", "taken"),
+    [
+        ("TORCH_LIBRARY(taken, m) {}", "taken"),
+        ("STABLE_TORCH_LIBRARY ( taken , m) {}", "taken"),
+        ("TORCH_LIBRARY(TORCH_EXTENSION_NAME, m) {}", "taken"),
+        ("#define OWN taken\nTORCH_LIBRARY(OWN, m) {}", "taken"),
+        ("TORCH_LIBRARY(FROM_FLAGS, m) {}", "taken"),
+        ("#define REGISTER(x, ns) \\\n  TORCH_LIBRARY(ns, m)\nREGISTER(1, taken) {}", "taken"),
+        ("#define A(n, m) TORCH_LIBRARY(n, m)\n#define B(n) A(n, m)\nB(taken) {}", "taken"),
+        ("TORCH_LIBRARY_FRAGMENT(taken, m) {}", "taken"),
+        ("TORCH_LIBRARY_FRAGMENT(other, m) {}", None),
+        ("TORCH_LIBRARY(another, m) {}", None),
+        ("// TORCH_LIBRARY(taken, m)\n/* TORCH_LIBRARY(taken, m) */", None),
+        ("TORCH_LIBRARY_IMPL(taken, CPU, m) {}", None),
+        ("#ifdef NEVER\nTORCH_LIBRARY(aten, m) {}\n#endif", None),
+        ("int f();", None),
+    ],
+)
+def test_a_namespace_that_the_process_has_is_known_from_sources_and_library(text: str, taken: str | None) -> None:
+    library = torch.library.Library("taken", "DEF")  # type: ignore[no-untyped-call]
+    library.define("answer() -> int")
+    try:
+        found = taken_namespace([b"", text.encode()], ["-O2", "-DFROM_FLAGS=taken"], "taken", LIBRARY)
+    finally:
+        library._destroy()  # type: ignore[no-untyped-call]
+
+    assert found == taken
 
 
 def test_architectures_that_no_list_can_say_are_an_error() -> None:
@@ -138,6 +233,13 @@ def test_a_folder_of_headers_that_does_not_exist_is_a_warning_about_the_line_tha
         ({"with_sycl": True}, "SYCL"),
         ({"is_standalone": True, "is_python_module": False}, "build it with CMake"),
         ({"abi": "unstable"}, "torch or stable"),
+        ({"extra_include_paths": [5]}, "extra_include_paths"),
+        ({"extra_include_paths": 5}, "a list of paths"),
+        ({"extra_include_paths": b"/"}, "a list of paths"),
+        ({"extra_include_paths": "a\0b"}, "embedded null"),
+        ({"build_directory": 5}, "build_directory"),
+        ({"extra_cflags": 5}, "a list of options"),
+        ({"extra_cflags": ["-I"]}, "no folder ''"),
     ],
 )
 def test_bad_arguments_are_one_error_before_anything_is_made(
@@ -166,6 +268,12 @@ def test_bad_names_and_sources_are_one_error_before_anything_is_made(cache: Path
     assert "files called .cpp" in refusal_of("light", source.parents[1] / "include/answer.h")
     with pytest.raises(SettingsError, match="names of C\\+\\+ functions"):
         kernelwheel.load_inline("light", "", functions=["not a name"])
+    assert "a list of paths" in refusal_of("light", 5)
+    for sources in (5, [5], {"a": ""}):
+        with pytest.raises(SettingsError, match="a list of strings"):
+            kernelwheel.load_inline("light", sources)  # type: ignore[arg-type]
+    with pytest.raises(SettingsError, match="a string or None"):
+        kernelwheel.load_inline("light", "", functions={"f": 5})  # type: ignore[dict-item]
     with pytest.raises(ValueError, match="not 5"):
         kernelwheel.load_inline("light", "", functions=5)  # type: ignore[arg-type]
     with pytest.raises(SettingsError, match="with_cuda"):

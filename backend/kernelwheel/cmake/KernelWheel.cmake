@@ -97,6 +97,12 @@ if(KERNELWHEEL_CUDA)
   string(FIND "${help}" "--compiler-options" KERNELWHEEL_IS_NVCC)  # and not clang in its place
 endif()
 
+# Options for the linker come after the objects, as in cpp_extension: among them are archives, whose place counts.
+foreach(language IN ITEMS CXX CUDA)
+  string(REPLACE "<LINK_FLAGS>" "" rule "${CMAKE_${language}_CREATE_SHARED_LIBRARY}")
+  string(REPLACE "<LINK_LIBRARIES>" "<LINK_FLAGS> <LINK_LIBRARIES>" CMAKE_${language}_CREATE_SHARED_LIBRARY "${rule}")
+endforeach()
+
 # The interface of an older glibc and libstdc++ (toolchain/glibc_compat.py): stub libraries, which never run, and an archive
 # of what is linked in. They come last on the linker's command line, where it knows which symbols are still missing, and
 # before the libraries that the compiler adds by itself.
@@ -259,8 +265,6 @@ function(_kernelwheel_add_library function target)
     DEFINE_SYMBOL ""
     KERNELWHEEL_GENCODE "${KERNELWHEEL_GENCODE}")
   target_include_directories(${target} SYSTEM PRIVATE ${KERNELWHEEL_BEFORE_TORCH} "${KERNELWHEEL_TORCH}/include")
-  string(REPLACE ">" "$<ANGLE-R>" cxx_flags "${KERNELWHEEL_CXX_FLAGS}")
-  string(REPLACE ">" "$<ANGLE-R>" cuda_flags "${KERNELWHEEL_CUDA_FLAGS}")
   if(DEFINED KERNELWHEEL_RECIPE)  # __FILE__ without the folder
     target_compile_options(${target} PRIVATE
       "$<$<COMPILE_LANGUAGE:C,CXX>:@${KERNELWHEEL_RECIPE}/paths.rsp>"
@@ -274,11 +278,14 @@ function(_kernelwheel_add_library function target)
       "$<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<CXX_COMPILER_ID:GNU>>:-Xcompiler=${option}>")
   endforeach()
   target_compile_options(${target} PRIVATE
-    "$<$<COMPILE_LANGUAGE:CXX>:${cxx_flags}>"
-    "$<$<COMPILE_LANGUAGE:CUDA>:$<TARGET_PROPERTY:${target},KERNELWHEEL_GENCODE>;${KERNELWHEEL_COMPRESSION};${cuda_flags}>")
+    "$<$<COMPILE_LANGUAGE:CUDA>:$<TARGET_PROPERTY:${target},KERNELWHEEL_GENCODE>;${KERNELWHEEL_COMPRESSION}>")
+  foreach(language IN ITEMS CXX CUDA)  # each by itself: brackets in one would join others to it
+    target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:${language}>:${KERNELWHEEL_${language}_FLAGS}>")
+  endforeach()
   _kernelwheel_require_options(TARGET ${target} "fno-canonical-system-headers")
   target_link_directories(${target} PRIVATE "${KERNELWHEEL_TORCH_LINKED}" ${KERNELWHEEL_LIBRARIES})
-  target_link_options(${target} PRIVATE ${KERNELWHEEL_LINK_OPTIONS} ${KERNELWHEEL_LINK_FLAGS})
+  target_link_options(${target} PRIVATE ${KERNELWHEEL_LINK_OPTIONS})
+  target_link_options(${target} PRIVATE "${KERNELWHEEL_LINK_FLAGS}")
   if(KERNELWHEEL_LINKER_LISTS)
     target_link_options(${target} PRIVATE "$<HOST_LINK:LINKER:--dependency-file=../tmp/${target}.linked>")
   endif()
@@ -394,10 +401,13 @@ function(kernelwheel_name_module target name)
     "TORCH_EXTENSION_NAME=$<TARGET_PROPERTY:${target},KERNELWHEEL_MODULE>")
 endfunction()
 
+function(kernelwheel_add_link_flags target flags)
+  target_link_options(${target} PRIVATE "$<HOST_LINK:${flags}>")
+endfunction()
+
 # A library that is not there is an error before anything is compiled, not at the link.
-function(kernelwheel_link_libraries target)
-  get_property(options TARGET ${target} PROPERTY LINK_OPTIONS)
-  string(REGEX MATCHALL "-L *[^ ;]+" folders "${options}")
+function(kernelwheel_require_libraries target folders)
+  separate_arguments(folders UNIX_COMMAND "${folders}")
   foreach(folder IN LISTS KERNELWHEEL_TORCH_LINKED KERNELWHEEL_LIBRARIES CMAKE_CUDA_IMPLICIT_LINK_DIRECTORIES)
     list(APPEND folders "-L${folder}")
   endforeach()
@@ -416,11 +426,11 @@ function(kernelwheel_link_libraries target)
         target_link_options(${target} PRIVATE "LINKER:--no-as-needed")  # the stub has no symbols
       endif()
       if(failed AND said MATCHES "cannot find|unable to find|not found")
-        message(FATAL_ERROR "the library ${library}, in libraries of ${target}, cannot be found by the linker: install "
+        get_property(name TARGET ${target} PROPERTY OUTPUT_NAME)
+        message(FATAL_ERROR "the library ${library}, in libraries of ${name}, cannot be found by the linker: install "
           "it, or name its folder with -L in link-flags")
       endif()
     endif()
-    target_link_libraries(${target} PRIVATE "${library}")
   endforeach()
 endfunction()
 
@@ -428,21 +438,21 @@ function(kernelwheel_set_gencode target)
   set_property(TARGET ${target} PROPERTY KERNELWHEEL_GENCODE ${ARGN})
 endfunction()
 
+# Flags are written so that CMake evaluates nothing in them.
 function(kernelwheel_add_flags target cxx_flags cuda_flags)
   foreach(language IN ITEMS CXX CUDA)
-    string(TOLOWER ${language}_flags name)
-    if(${name} MATCHES " -?-std=|:-?-std=")  # its own standard, as in cpp_extension
+    string(TOLOWER ${language}_flags flags)
+    if(${flags} MATCHES "\"-?-std=")  # its own standard, as in cpp_extension
       foreach(property IN ITEMS KERNELWHEEL_${language}_STANDARD ${language}_STANDARD ${language}_EXTENSIONS)
         set_property(TARGET ${target} PROPERTY ${property})
       endforeach()
     endif()
-    string(REPLACE ">" "$<ANGLE-R>" flags "${${name}}")
-    target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:${language}>:${flags}>")
+    target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:${language}>:${${flags}}>")
   endforeach()
 endfunction()
 
-function(kernelwheel_add_file_flags target file)
-  string(REPLACE ">" "$<ANGLE-R>" flags "${ARGN}")
-  set_property(SOURCE ${file} APPEND PROPERTY COMPILE_OPTIONS
-    "$<$<STREQUAL:$<TARGET_PROPERTY:NAME>,${target}>:${flags}>")
+# For one file, CMake takes no options that a shell would split, but a part of the command.
+function(kernelwheel_add_file_flags target file flags)
+  set_property(SOURCE ${file} APPEND_STRING PROPERTY COMPILE_FLAGS
+    " $<$<STREQUAL:$<TARGET_PROPERTY:NAME>,${target}>:${flags}>")
 endfunction()

@@ -16,6 +16,8 @@ from typing import Any
 
 from packaging.version import Version
 
+from ..flag_words import split
+from ..link_flags import library_folders
 from ..project.arch_choice import gencode
 from ..project.build_platforms import PLATFORMS, WindowsBuild
 from ..project.extension import Extension
@@ -183,12 +185,17 @@ def recipe_of(plan: Plan, toolchain: Toolchain) -> dict[str, str]:
     }
 
 
-# The CMakeLists.txt of a Plan with extensions, which have none of their own
+# The CMakeLists.txt of a Plan with extensions, which have none of their own. A compiler gets every flag as it is,
+# whatever is in it.
+
+# What CMake evaluates in an option; the empty expression ends a bracket argument's end, too.
+_EVALUATED = re.compile(r"\$(?=<)|\](?==)|[>,]")
+_UNEVALUATED = {">": "$<ANGLE-R>", ",": "$<COMMA>"}
 
 
 def cmake_lists(plan: Plan) -> str:
     """The text of the CMakeLists.txt, for the folder with the Plan's sources."""
-    lines = ["cmake_minimum_required(VERSION 3.24)", f"project({plan.package} LANGUAGES CXX)", "include(KernelWheel)"]
+    lines = ["cmake_minimum_required(VERSION 3.24)", "project(kernelwheel LANGUAGES CXX)", "include(KernelWheel)"]
     for each in plan.built:
         lines += _target(each, plan)
     return "\n".join([*lines, ""])
@@ -196,34 +203,48 @@ def cmake_lists(plan: Plan) -> str:
 
 def as_one(flags: Iterable[str]) -> str:
     """Options as one CMake list item; as separate items, CMake would drop duplicates such as `-Xcompiler`."""
-    joined = shlex.join(flags)
-    return "SHELL:" + joined.replace(";", "\\;") if joined else ""
+    return f"SHELL:{_unevaluated(words)}".replace(";", "\\$<SEMICOLON>") if (words := _for_shell(flags)) else ""
+
+
+def _for_shell(flags: Iterable[str]) -> str:
+    """Options as CMake splits a string, by its UNIX_COMMAND: a backslash counts within single quotes, too."""
+    return " ".join('"' + flag.replace("\\", "\\\\").replace('"', '\\"') + '"' for flag in flags)
+
+
+def _unevaluated(text: str) -> str:
+    """What a generator expression of CMake has a text as its value."""
+    return _EVALUATED.sub(lambda found: _UNEVALUATED.get(found[0], f"{found[0]}$<1:>"), text)
 
 
 def _target(extension: Extension, plan: Plan) -> Iterator[str]:
     cuda = plan.cuda is not None and extension.cuda != "none"
     files = extension.compiled(cuda)
-    name = extension.name
+    name = f"kernelwheel-{extension.name}"  # so that it is none of the names that CMake keeps for itself, as `test`
     yield f"{_FUNCTIONS[extension.kind]}({name} {'CUDA ' if cuda else ''}SOURCES {_quoted(files)})"
     # The linker's name for it, in the place of lib<name>.so; and which function Python calls.
-    yield f"set_target_properties({name} PROPERTIES PREFIX {_quoted([''])} OUTPUT_NAME {name} NO_SONAME ON)"
+    yield f"set_target_properties({name} PROPERTIES PREFIX {_quoted([''])} OUTPUT_NAME {extension.name} NO_SONAME ON)"
     yield f"kernelwheel_name_module({name} {extension.module})"
     if extension.include_dirs:
         yield f"target_include_directories({name} PRIVATE {_quoted(extension.include_dirs)})"
-    if define := (*extension.define, *(extension.cuda_define if cuda else ())):
-        yield f"target_compile_definitions({name} PRIVATE {_quoted(define)})"
     if extension.archs and cuda and extension.has_kernels:
         yield f"kernelwheel_set_gencode({name} {_quoted(gencode(extension.own_archs))})"
     for_cpu = plan.cpu.stands_for
-    flags = (as_one(for_cpu(each)) for each in (extension.cxx_flags, extension.cuda_flags))
+    define = [f"-D{each}" for each in (*extension.define, *(extension.cuda_define if cuda else ()))]
+    flags = [as_one([*define, *for_cpu(each)]) for each in (extension.cxx_flags, extension.cuda_flags)]
     yield f"kernelwheel_add_flags({name} {_quoted(flags)})"
     for file, options in extension.file_flags.items():
         if file in files:
-            yield f"kernelwheel_add_file_flags({name} {_quoted([file, *for_cpu(options)])})"
+            command = shlex.join(for_cpu(options)).replace("$", "$$")  # for a shell, and for Ninja
+            yield f"kernelwheel_add_file_flags({name} {_quoted([file, _unevaluated(command)])})"
     if extension.link_flags:
-        yield f"target_link_options({name} PRIVATE {_quoted([as_one(for_cpu(extension.link_flags))])})"
-    if libraries := extension.linked(cuda):
-        yield f"kernelwheel_link_libraries({name} {_quoted(libraries)})"
+        yield f"kernelwheel_add_link_flags({name} {_quoted([as_one(for_cpu(extension.link_flags))])})"
+    libraries = extension.linked(cuda)
+    if libraries:
+        folders = _for_shell(library_folders(extension.link_flags))
+        yield f"kernelwheel_require_libraries({name} {_quoted([folders, *libraries])})"
+    placed = {word.text for word in split(extension.link_flags)}
+    if others := [each for each in libraries if f"-l{each}" not in placed]:
+        yield f"target_link_libraries({name} PRIVATE {_quoted(others)})"
 
 
 def _quoted(values: Iterable[str]) -> str:

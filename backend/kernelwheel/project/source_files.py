@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -10,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 from ..runtime.errors import BuildError, SettingsError, way_out
 from ..runtime.files import file_sha256, is_file, is_folder
-from ..source_language import CUDA_SUFFIX, CXX_SUFFIXES
+from ..source_language import CUDA_SUFFIX, CXX_SUFFIXES, UNFIT
 from .extension import Extension, refuse
 
 # Files that can reach a compiler. Files without a suffix count too: some libraries name headers so (Eigen/Core).
@@ -86,6 +87,9 @@ def _resolve(extension: Extension, project: Path) -> Extension:
     sources = _expand(extension, "sources", extension.sources, project)
     cuda_sources = _expand(extension, "cuda-sources", extension.cuda_sources, project)
     own = [source for source in sources if source not in cuda_sources]
+    if bad := [name for name in (*own, *cuda_sources, *extension.include_dirs) if re.search(UNFIT, name)]:
+        required = "names that CMake and Ninja take, without ; : | $< and backslashes, and without control characters"
+        refuse(extension.name, "sources", required, repr(bad[0]), "rename it")
     with_cuda = bool(cuda_sources) or any(source.endswith(CUDA_SUFFIX) for source in sources)
     cuda = extension.cuda or ("required" if with_cuda else "none")
     if cuda == "none" and with_cuda:

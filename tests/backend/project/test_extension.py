@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from declared import HEAD, LIGHT, TABLE, extension, make_package
-from kernelwheel.compiler.cmake_inputs import cmake_lists
+from kernelwheel.compiler.cmake_inputs import MODULES, as_one, cmake_lists
+from kernelwheel.compiler.tools import CMAKE_VERSION
 from kernelwheel.packing import module_files, setuptools_project
 from kernelwheel.project.extension import KEYS, from_plan, read_extensions
 from kernelwheel.project.package import PackageFacts, read_project, split_table
 from kernelwheel.project.source_files import files_of, find_sources, source_digests
 from kernelwheel.reference import keys_table
 from kernelwheel.runtime.errors import BuildError, SettingsError
+from packaging.specifiers import SpecifierSet
+from scikit_build_core.cmake import CMake
 from standins import Machine, make_machine
 
 CUDA_FILES = {"native/one.cu": "1", "native/two.cu": "2"}
@@ -330,16 +334,59 @@ def test_a_build_without_cuda_is_not_linked_with_cuda_s_libraries(
 
     assert extensions[0].linked(cuda=True) == tuple(libraries)
     named = " ".join(f"[==[{name}]==]" for name in linked)
-    assert f"kernelwheel_link_libraries(light._C {named})" in lists
+    assert f"target_link_libraries(kernelwheel-light._C PRIVATE {named})" in lists
 
 
-def test_a_value_of_a_table_cannot_become_cmake(machine: Machine, project: Path) -> None:
-    """It stands in a bracket argument, in which nothing is evaluated."""
-    extensions = find_sources([extension(define=["A=$ENV{X}"])], project)
+# What CMake, Ninja or a shell would read otherwise than the compiler gets it.
+NASTY = [
+    r'-DV="x\\ny"', "-DA=]==]", "-DB=]===]", "-DC=a;b", r"-DD=a\;b", r"-DE=a\\;b", "-DF=$<1:x>", "-DG=$ENV{HOME}${X}$X",
+    "-DH=a>b<c", "-DI=it's", "-DJ= a  b ", "-DK=[a;b", "-DL=@HOME@", "-DM=`id`", "-DN=#%!*?", "-DO=a,b:,c", "-DP=é😀",
+    '-DQ="', "-DR=$<$<CONFIG:Release>:y>", "-DS=(&|", "-DT=SHELL:x", "-DU=$", "-DW=\t", "-DX", "-DX", "-DY=LINKER:,x",
+    "-DZ=\\", "-DZ=$<",
+]  # fmt: skip
 
-    lists = cmake_lists(replace(plan_of(machine, project, cuda="off"), extensions=extensions))
 
-    assert "[==[A=$ENV{X}]==]" in lists
+def test_cmake_gives_the_compiler_every_flag_as_it_is(machine: Machine, tmp_path: Path) -> None:
+    """By the commands that Ninja would run, of a library with a name that CMake keeps for a target of its own."""
+    files = {"native/one.cpp": "", "native/two.cpp": ""}
+    project = make_package(tmp_path / "project", {**LIGHT, **files})
+    made = extension(name="test", sources=[*files], cxx_flags=NASTY, link_flags=NASTY)
+    made = replace(
+        made, define=tuple(flag[2:] for flag in NASTY), file_flags={"native/one.cpp": tuple(NASTY)}, kind="operators"
+    )
+    plan = replace(plan_of(machine, project, cuda="off"), extensions=find_sources([made], project))
+    (project / "CMakeLists.txt").write_text(cmake_lists(plan))
+    folder = tmp_path / "cmake"
+    entries = {"KERNELWHEEL_TORCH": "torch", "KERNELWHEEL_TORCH_TARGET": "0", "KERNELWHEEL_OUTPUT": str(folder)}
+    entries |= {"KERNELWHEEL_CXX_FLAGS": as_one(NASTY), "CMAKE_MODULE_PATH": str(MODULES)}
+    lines = [f'set({name} [===[{value}]===] CACHE STRING "")\n' for name, value in entries.items()]
+    (tmp_path / "entries.cmake").write_text("".join(lines))  # as scikit-build-core writes them
+
+    cmake = CMake.default_search(version=SpecifierSet(CMAKE_VERSION)).cmake_path
+    run([cmake, "-C", tmp_path / "entries.cmake", "-GNinja", "-S", project, "-B", folder])
+    *compiles, link = run(["ninja", "-C", folder, "-t", "commands"]).splitlines()
+
+    commands = {command.rpartition(" ")[2]: words(command) for command in compiles}
+    assert set(commands) == {str(project / name) for name in files}
+    for file, given in commands.items():
+        expected = [*NASTY, *NASTY, *NASTY, *(NASTY if "one" in file else ())]
+        assert [word for word in given if word in expected] == expected
+    linked = words(link.removeprefix(": && ").removesuffix(" && :"))
+    assert [word for word in linked if word in NASTY] == NASTY
+    # As in cpp_extension: before the libraries, and after the objects.
+    assert linked.index(NASTY[0]) > max(index for index, word in enumerate(linked) if word.endswith(".o"))
+    assert linked[-1] == "-ltorch_cpu"
+
+
+def words(command: str) -> list[str]:
+    """The words of a command, as a shell splits it."""
+    return run(["sh", "-c", f"printf '%s\\0' {command}"]).split("\0")[:-1]
+
+
+def run(command: list[str | Path]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 # Names in the wheel

@@ -1,0 +1,84 @@
+"""Namespaces of operators that a process can have only once: torch ends it when a second library registers one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+_Macros = Mapping[bytes, tuple[list[bytes] | None, bytes]]  # parameters, or None, and body
+_DEFINE = re.compile(rb"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:\(([^)]*)\))?(.*)$", re.MULTILINE)
+_COMMENT = re.compile(rb"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_WHOLE = (b"TORCH_LIBRARY", b"STABLE_TORCH_LIBRARY")
+_PARTS = (b"TORCH_LIBRARY_FRAGMENT", b"STABLE_TORCH_LIBRARY_FRAGMENT")
+
+
+def taken_namespace(texts: Iterable[bytes], flags: Iterable[str], name: str, library: bytes) -> str | None:
+    """A namespace that a library would register although this process has it, or the same operators in it.
+
+    Args:
+        texts: its sources and headers.
+        flags: for compilers.
+        name: TORCH_EXTENSION_NAME.
+        library: its bytes, which say what of the sources was compiled: they have the namespace as a string.
+    """
+    text = _COMMENT.sub(b" ", b"\n".join(texts).replace(b"\\\n", b" "))
+    if b"TORCH_LIBRARY" not in text:
+        return None
+    given = "\n".join(f"#define {flag[2:].replace('=', ' ', 1)}" for flag in flags if flag.startswith("-D"))
+    macros: dict[bytes, tuple[list[bytes] | None, bytes]] = {b"TORCH_EXTENSION_NAME": (None, name.encode())}
+    for define in _DEFINE.finditer(text + b"\n" + given.encode()):
+        parameters = [each.strip() for each in define[2].split(b",")] if define[2] is not None else None
+        macros[define[1]] = (parameters, define[3].strip())
+    text = _DEFINE.sub(b"", text)
+
+    def named(by: tuple[bytes, ...]) -> list[str]:
+        return [each.decode() for each in sorted({*_namespaces(text, by, macros)}) if each + b"\0" in library]
+
+    whole = (each for each in named(_WHOLE) if _is_registered(each))
+    return next(whole, None) or next((each for each in named(_PARTS) if _has_operator(each, library)), None)
+
+
+def _namespaces(text: bytes, by: tuple[bytes, ...], macros: _Macros) -> Iterator[bytes]:
+    """The namespaces that a text registers by these macros of torch, or by its own that use them."""
+    places = dict.fromkeys(by, 0)  # macro -> which of its arguments is the namespace
+    while further := {
+        macro: parameters.index(argument)
+        for macro, (parameters, body) in macros.items()
+        for argument in _arguments(body, places)
+        if macro not in places and parameters and argument in parameters
+    }:
+        places |= further
+    for argument in _arguments(text, places):
+        namespace = argument
+        for _ in range(len(macros)):
+            parameters, body = macros.get(namespace, ([], b""))
+            namespace = body if parameters is None and body else namespace
+        yield namespace
+
+
+def _arguments(text: bytes, places: Mapping[bytes, int]) -> Iterator[bytes]:
+    for macro, place in places.items():
+        for call in re.finditer(rb"\b" + macro + rb"\s*\(([^()]*)", text):
+            if len(arguments := call[1].split(b",")) > place:
+                yield arguments[place].strip()
+
+
+def _is_registered(namespace: str) -> bool:
+    """Whether a library of this process registers a whole namespace: torch's dispatcher, asked, takes no second one."""
+    import torch
+
+    try:
+        library = torch.library.Library(namespace, "DEF")  # type: ignore[no-untyped-call]
+    except RuntimeError:
+        return True
+    library._destroy()  # type: ignore[no-untyped-call]
+    return False
+
+
+def _has_operator(namespace: str, library: bytes) -> bool:
+    """Whether this process has an operator in a namespace whose schema is in a library."""
+    import torch
+
+    names = (each.partition(".")[0].partition("::") for each in torch._C._dispatch_get_all_op_names())
+    ours = (name for space, _, name in names if space == namespace)
+    return any(re.search(rb"[\0:]" + name.encode() + rb"[.(]", library) for name in ours)
