@@ -62,14 +62,15 @@ def _drive(work: Path, plan: Plan, toolchain: Toolchain, jobs: int, caller: Call
         cache=cache_entries(work, plan, toolchain),
         rests_on=configuration_rests_on(plan, toolchain),
         jobs=jobs,
+        verbose=bool(caller.environ.get("VERBOSE")),
     )
     with (work / LOG).open("a", encoding="utf-8") as log:
 
         def on_line(line: str) -> None:
             log.write(f"{line}\n")
             log.flush()
-            if line.startswith("["):
-                say(progress(line))
+            if job.verbose or line.startswith("["):
+                say(line if job.verbose else progress(line))
 
         return run_cmake(job, caller, on_line)
 

@@ -37,6 +37,7 @@ class Job:
     cache: Mapping[str, Any]  # CMake's cache entries
     rests_on: tuple[str, ...]  # what else CMake reads only once; if it changes, CMake configures from scratch
     jobs: int  # how many compilers run at once
+    verbose: bool = False  # whether commands are shown
 
 
 def run_cmake(job: Job, caller: Caller, on_line: Callable[[str], None]) -> int:
@@ -134,7 +135,7 @@ def _configure_and_build(job: Job) -> None:
     maker.init_cache({**job.cache, "CMAKE_MAKE_PROGRAM": ninja.path, "CMAKE_EXPORT_COMPILE_COMMANDS": True})
     print(f"cmake {cmake.version}, ninja {ninja.version}", flush=True)
     maker.configure(cmake_args=[GENERATOR])
-    maker.build([f"-j{job.jobs}"])
+    maker.build([f"-j{job.jobs}", *(["-v"] if job.verbose else [])])
 
 
 def _forget_configuration(build: Path, rests_on: list[str]) -> None:

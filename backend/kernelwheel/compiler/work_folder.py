@@ -119,12 +119,15 @@ def _in_temporary_folder(plan: Plan, trust: Trust, held: ExitStack) -> Path:
             ],
         )
     path = Path(tempfile.mkdtemp(prefix="kernelwheel-", dir=guard.folder))
-    held.push(lambda kind, *_: _remove_all_but_log(path) if kind else shutil.rmtree(path, ignore_errors=True))
+    held.push(lambda _, error, __: _remove_all_but_named_log(path, error))
     return path
 
 
-def _remove_all_but_log(path: Path) -> None:
-    """Clean up after a failure, but keep the log, which the error names."""
+def _remove_all_but_named_log(path: Path, error: BaseException | None) -> None:
+    """Clean up; after a failure whose error names the log, keep that."""
+    if str(path / LOG) not in str(error):
+        shutil.rmtree(path, ignore_errors=True)
+        return
     for inside in path.iterdir():
         if inside.name != LOG:
             _remove(inside)
