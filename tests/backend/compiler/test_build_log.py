@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from builds import Wheel
 from kernelwheel.compiler.cmake_build import first_failure, progress
+from kernelwheel.compiler.work_folder import locked_workdir
+from kernelwheel.runtime.permissions import NOBODY_ELSE
+from standins import make_machine
 
 COMMAND = "/usr/bin/c++ -Werror=x -o a.o -c a.cpp"
 DRIVER = ["ninja: build stopped: subcommand failed.", "Traceback (most recent call last):", "  in main", "Failed: x"]
@@ -86,3 +90,26 @@ def test_a_build_shows_each_file_and_ends_in_a_line_that_sums_it_up(wheel: Wheel
 def test_what_setuptools_copies_is_not_shown(wheel: Wheel) -> None:
     assert "copying" not in wheel.output
     assert "adding" not in wheel.output
+
+
+@pytest.mark.parametrize("names_log", [True, False])
+def test_a_log_in_the_temporary_folder_is_kept_for_the_error_that_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names_log: bool
+) -> None:
+    plan = make_machine(tmp_path / "machine").draw(cuda="off")
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    logs: list[str] = []
+
+    def fail() -> None:
+        with locked_workdir(plan, None, NOBODY_ELSE, print) as work:
+            (work / "build.log").write_text("[1/2]")
+            (work / "src").mkdir()
+            logs.extend([str(work / "build.log")] * names_log)
+            raise OSError(f"the store is full: {logs}")
+
+    with pytest.raises(OSError, match="full"):
+        fail()
+
+    assert [str(each) for each in (tmp_path / "tmp").rglob("*") if each.is_file()] == logs
+    assert len(list((tmp_path / "tmp").iterdir())) == len(logs)

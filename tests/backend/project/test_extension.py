@@ -337,6 +337,14 @@ def test_a_build_without_cuda_is_not_linked_with_cuda_s_libraries(
     assert f"target_link_libraries(kernelwheel-light._C PRIVATE {named})" in lists
 
 
+@pytest.mark.parametrize("bad", ["a;b", "a$<b", "a:b"])
+def test_a_folder_whose_name_cmake_or_ninja_does_not_take_is_refused(tmp_path: Path, bad: str) -> None:
+    project = make_package(tmp_path / "project", {**LIGHT, f"native/{bad}/two.cpp": ""})
+
+    with pytest.raises(SettingsError, match="rename it"):
+        find_sources([extension(sources=["native/**/*.cpp"])], project)
+
+
 # What CMake, Ninja or a shell would read otherwise than the compiler gets it.
 NASTY = [
     r'-DV="x\\ny"', "-DA=]==]", "-DB=]===]", "-DC=a;b", r"-DD=a\;b", r"-DE=a\\;b", "-DF=$<1:x>", "-DG=$ENV{HOME}${X}$X",
