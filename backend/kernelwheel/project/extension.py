@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, NoReturn, get_args
 from ..runtime.errors import SettingsError
 from ..runtime.platforms import library_file
 from ..runtime.settings import TABLE, choice
-from ..source_language import CUDA_SUFFIX
+from ..source_language import CUDA_SUFFIX, FOLDER_OPTIONS
 from . import arch_choice
 from .arch_choice import ArchList
 from .build_platforms import HOST_PLATFORM
@@ -114,7 +114,7 @@ _Refused = tuple[tuple[str, str], ...]
 _PATH: _Refused = ((r"(?s)\s*$|.*[\n\\]", "not a path"), (r"/|(.*/)?\.\.(/|$)", "it leaves the project"))
 _OPTION: _Refused = (
     (r"(?s)\s*$|.*[\n\0]", "not an option"),
-    (r"-(I|isystem|iquote|idirafter)", "folders with headers belong in include-dirs"),
+    (FOLDER_OPTIONS, "folders with headers belong in include-dirs"),
 )
 _OF_NVCC: _Refused = (
     *_OPTION,
