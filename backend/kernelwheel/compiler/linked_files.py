@@ -80,7 +80,9 @@ def files_in(words: Iterable[str], folder: Path) -> Iterator[str]:
 def is_shared(path: str) -> bool:
     """Whether a file is a shared library: ELF's ET_DYN (System V ABI, "ELF Header")."""
     head = beginning(path, 18)
-    return head[:4] == b"\x7fELF" and len(head) == 18 and int.from_bytes(head[16:], ("little", "big")[head[5] - 1]) == 3
+    if len(head) < 18 or head[:4] != b"\x7fELF":
+        return False
+    return int.from_bytes(head[16:], "big" if head[5] == 2 else "little") == 3
 
 
 def beginning(path: str, size: int) -> bytes:
