@@ -526,3 +526,14 @@ def test_gaussians_check_their_shapes(tmp_path: Path, changes: dict[str, Any], m
     values = vars(read(tmp_path, WHOLE))
     with pytest.raises(ValueError, match=message):
         Gaussians(**{**values, **changes})
+
+
+def test_values_are_kept_once(tmp_path: Path) -> None:
+    data = ply(columns(20_000))
+    (tmp_path / "a.ply").write_bytes(data)
+    tracemalloc.start()
+    try:
+        read_ply(tmp_path / "a.ply")
+        assert tracemalloc.get_traced_memory()[1] < 1.5 * len(data)
+    finally:
+        tracemalloc.stop()

@@ -141,8 +141,10 @@ def usable(scene: Gaussians, path: Path) -> Gaussians:
         scene = replace(scene, quats=torch.where(squares, scene.quats, unit))
     valid = (scene.quats != 0).any(dim=1)
     for value in scene.tensors:
-        others = tuple(range(1, value.ndim))
-        valid &= torch.isfinite(value).all(dim=others) if others else torch.isfinite(value)
+        # Only where the sum is not finite are the numbers themselves looked at, which takes as much memory as they do.
+        rows = value.flatten(1) if value.ndim > 1 else value[:, None]
+        doubtful = (~torch.isfinite(rows.sum(dim=1))).nonzero().flatten()
+        valid[doubtful] &= torch.isfinite(rows[doubtful]).all(dim=1)
     left_out = len(scene) - int(valid.sum())
     if not left_out:
         return scene

@@ -103,13 +103,15 @@ class Gaussians:
         weights = self.opacities.double()
         if not len(self) or not weights.sum() > 0:
             raise SceneError(f"the scene has no visible Gaussian (of {len(self)}), so it has no bounds")
-        means, order = self.means.double().sort(dim=0)
-        shares = weights[order].cumsum(dim=0)
-        shares = shares / shares[-1]
-        index = torch.arange(3, device=means.device)
-        lower = (shares > outside).int().argmax(dim=0)
-        upper = (shares >= 1 - outside).int().argmax(dim=0)
-        return means[lower, index].float(), means[upper, index].float()
+        corners = []
+        for means in self.means.unbind(dim=1):
+            places, order = means.sort()
+            shares = weights[order].cumsum(dim=0)
+            shares /= shares[-1].clone()
+            lower = torch.searchsorted(shares, outside, right=True)
+            corners.append(places[torch.stack([lower, torch.searchsorted(shares, 1 - outside)])])
+        lowest, highest = torch.stack(corners, dim=1)
+        return lowest, highest
 
     def middle(self) -> tuple[float, float, float]:
         """x, y, z of the middle of `bounds`. Raises as that."""

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from .colors import unit_colors
@@ -58,8 +56,9 @@ def read_ply(path: str | Path, only_points: bool = False) -> Gaussians:
         else:
             file.seek(0)
             vertices = read_vertices(file, _choose)
-            gaussians = _to_gaussians(vertices)
-            for phrase in warnings_of(header, vertices, only_points):
+            phrases = [*warnings_of(header, vertices, only_points)]
+            gaussians = _to_gaussians(vertices)  # in the place of what was read
+            for phrase in phrases:
                 warnings.warn(f"{path}: {phrase}", stacklevel=2)
     return usable(commented(gaussians, header.comments), path)
 
@@ -82,8 +81,11 @@ _BANDS: Final = (0, 9, 24, 45, 72)
 """The number of coefficients besides the constant, by degree."""
 
 
-def _choose(names: list[str]) -> set[str]:
-    """The properties to read; SceneError if some of those that belong together are missing."""
+def _choose(names: list[str]) -> list[list[str]]:
+    """The properties to read, in groups; SceneError if some of those that belong together are missing.
+
+    Colours are one group, all three of each coefficient side by side, the constant ones first.
+    """
     found = set(names)
     scales = [name for name in _SCALES if name in found]
     if scales != list(_SCALES[: len(scales)]):
@@ -97,7 +99,18 @@ def _choose(names: list[str]) -> set[str]:
     bands = [f"f_rest_{i}" for i in range(rest)] if rest in _BANDS else []
     if len(bands) != rest or not found >= set(bands):
         raise SceneError(f"f_rest_0 and so on must be 0, 9, 24, 45 or 72 properties in a row, found {rest}")
-    return found & {"opacity", *scales, *_ROTATION, *colors, *bands}
+    constant = [name for name in colors if name in found]
+    groups: list[list[str]] = [
+        scales,
+        [name for name in _ROTATION if name in found],
+        ["opacity"] if "opacity" in found else [],
+    ]
+    # A file has all of red, then of green, then of blue.
+    third = rest // 3
+    return [
+        *(group for group in groups if group),
+        constant + [bands[i + part * third] for i in range(third) for part in range(3)],
+    ]
 
 
 def _to_gaussians(vertices: Vertices) -> Gaussians:
@@ -108,10 +121,11 @@ def _to_gaussians(vertices: Vertices) -> Gaussians:
     with np.errstate(all="ignore"):
         logits = columns["opacity"].astype(np.float64) if "opacity" in columns else np.full(n, np.inf)
         opacities = 1 / (1 + np.exp(-logits))
-        scales = _scales(columns, vertices.centres)
-        sh = _coefficients(vertices, n)
-    identity = np.tile(np.array([1, 0, 0, 0], np.float32), (n, 1))
-    quats = _stack(columns, _ROTATION) if "rot_0" in columns else identity
+        scales = _scales(vertices)
+        sh = _coefficients(vertices)
+    quats = vertices.tables.get(_ROTATION)
+    if quats is None:
+        quats = np.tile(np.array([1, 0, 0, 0], np.float32), (n, 1))
     coordinates = torch.from_numpy(vertices.centres)
     return Gaussians(
         means=coordinates.float(),
@@ -122,15 +136,17 @@ def _to_gaussians(vertices: Vertices) -> Gaussians:
     ).placed(coordinates)
 
 
-def _scales(columns: dict[str, Array], centres: npt.NDArray[np.float64]) -> Array:
-    names = [name for name in _SCALES if name in columns]
+def _scales(vertices: Vertices) -> Array:
+    centres = vertices.centres
+    names = tuple(name for name in _SCALES if name in vertices.columns)
     if not names:
         # As if the points lay on a surface of the scene's size: standard deviations are half the distance between them.
         points = centres[np.isfinite(centres).all(axis=1)]
         low, high = np.quantile(points, (0.02, 0.98), axis=0) if len(points) else np.zeros((2, 3))
         size = 0.5 * float(np.linalg.norm(high - low)) / math.sqrt(max(len(points), 1))
         return np.full_like(centres, size, np.float32)
-    scales = np.exp(_stack(columns, names))
+    scales = vertices.tables[names]
+    np.exp(scales, out=scales)
     if len(names) == 1:
         scales = np.repeat(scales, 3, axis=1)
     elif len(names) == 2:
@@ -138,26 +154,16 @@ def _scales(columns: dict[str, Array], centres: npt.NDArray[np.float64]) -> Arra
     return scales
 
 
-def _coefficients(vertices: Vertices, n: int) -> Array:
+def _coefficients(vertices: Vertices) -> Array:
     """SH coefficients [N, K, 3]."""
-    columns = vertices.columns
-    if "f_dc_0" in columns:
-        constant = _stack(columns, _CONSTANT)
-    elif "red" in columns:
+    names, table = list(vertices.tables.items())[-1]
+    n = len(table)
+    if names[:1] not in (_CONSTANT[:1], _COLOR[:1]):
+        table = np.concatenate([np.zeros((n, 3), np.float32), table], axis=1)
+    elif names[0] == "red":
         kinds = sorted({vertices.types[name] for name in _COLOR})
         if len(kinds) > 1:
             raise SceneError(f"red, green and blue must be of one type, found {listed(kinds)}")
-        colors = unit_colors(_stack(columns, _COLOR), np.dtype(kinds[0]))
-        constant = (colors - np.float32(0.5)) / np.float32(SH_C0)
-    else:
-        constant = np.zeros((n, 3), np.float32)
-    rest = sum(name.startswith("f_rest_") for name in columns)
-    sh = np.empty((n, 1 + rest // 3, 3), np.float32)
-    sh[:, 0] = constant
-    for i in range(rest):  # all of red, then green, then blue
-        sh[:, 1 + i % (rest // 3), i // (rest // 3)] = columns[f"f_rest_{i}"]
-    return sh
-
-
-def _stack(columns: dict[str, Array], names: Sequence[str]) -> Array:
-    return np.stack([columns[name] for name in names], axis=1)
+        colors = unit_colors(table[:, :3], np.dtype(kinds[0]))
+        table[:, :3] = (colors - np.float32(0.5)) / np.float32(SH_C0)
+    return table.reshape(n, table.shape[1] // 3, 3)

@@ -8,7 +8,7 @@ count is a MemoryError, and lists take 8 s per megabyte.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Any, BinaryIO, Final, NamedTuple
 
@@ -35,8 +35,10 @@ class Vertices(NamedTuple):
 
     centres: npt.NDArray[np.float64]
     """[N, 3], the values of x, y and z: those of a map need more digits than float32 has."""
+    tables: dict[tuple[str, ...], Array]
+    """The values of each group of other properties, [N, properties]."""
     columns: dict[str, Array]
-    """The values of each other property."""
+    """Those of each property, which are columns of these tables."""
     types: dict[str, str]
     """Theirs in the file, in numpy's notation."""
     left: int
@@ -94,8 +96,8 @@ class PlyBody:
         return line
 
 
-def read_vertices(file: BinaryIO, choose: Callable[[list[str]], Container[str]]) -> Vertices:
-    """Read the element `vertex` of a seekable file: x, y, z, and the properties that `choose` selects of the others.
+def read_vertices(file: BinaryIO, choose: Callable[[list[str]], Sequence[Sequence[str]]]) -> Vertices:
+    """Read the element `vertex` of a seekable file: x, y, z, and the groups of others that `choose` makes of the names.
 
     Raises:
         SceneError: if the file is empty, truncated, malformed or not PLY.
@@ -108,7 +110,7 @@ def read_vertices(file: BinaryIO, choose: Callable[[list[str]], Container[str]])
     index = names.index("vertex")
     vertex = elements[index]
     _check_vertex(vertex)
-    wanted = choose([prop.name for prop in vertex.properties])
+    groups = [tuple(group) for group in choose([prop.name for prop in vertex.properties])]
     body = PlyBody(file)
     for element in elements[:index]:
         if not byte_order:
@@ -118,15 +120,29 @@ def read_vertices(file: BinaryIO, choose: Callable[[list[str]], Container[str]])
         else:
             body.skip(element.size, element)
     place = {prop.name: i for i, prop in enumerate(vertex.properties)}
-    names = [name for name in place if name in wanted and name not in CENTRES]
-    columns = [place[name] for name in CENTRES], [place[name] for name in names]
-    tables = _read_binary(body, vertex, byte_order, *columns) if byte_order else _read_text(body, vertex, *columns)
+    # Before room is made for them. In text, each number has a digit and a separator, except for the last one of a file.
+    if byte_order:
+        body.require(vertex.rows * _row(vertex, byte_order).itemsize, vertex)
+    else:
+        body.require(2 * len(vertex.properties) * vertex.rows - 1, vertex, "at least ")
+    tables = _Tables.empty(vertex.rows, [[place[name] for name in group] for group in (CENTRES, *groups)])
+    if byte_order:
+        _read_binary(body, vertex, byte_order, tables)
+    else:
+        _read_text(body, vertex, tables)
+    centres, *others = tables.values
     return Vertices(
-        tables.centres,
-        dict(zip(names, tables.others.T, strict=True)),
-        {name: vertex.properties[place[name]].type for name in names},
+        centres,
+        dict(zip(groups, others, strict=True)),
+        {name: values[:, i] for group, values in zip(groups, others, strict=True) for i, name in enumerate(group)},
+        {name: vertex.properties[place[name]].type for group in groups for name in group},
         _left(body, elements[index + 1 :]) if byte_order else 0,
     )
+
+
+def _row(vertex: Element, byte_order: str) -> np.dtype[Any]:
+    """A row of a binary file."""
+    return np.dtype([(f"{i}", byte_order + prop.type) for i, prop in enumerate(vertex.properties)])
 
 
 def _left(body: PlyBody, elements: list[Element]) -> int:
@@ -149,40 +165,35 @@ def _check_vertex(vertex: Element) -> None:
 class _Tables(NamedTuple):
     """What is kept of all rows."""
 
-    centres: npt.NDArray[np.float64]
-    others: Array
-    """[N, properties]"""
+    values: list[npt.NDArray[Any]]
+    """[N, properties] of each group; of the centres, the first, as float64."""
+    places: list[list[int]]
+    """Which properties these are."""
 
     @classmethod
-    def empty(cls, rows: int, wanted: list[int]) -> _Tables:
+    def empty(cls, rows: int, places: list[list[int]]) -> _Tables:
         """Room for them."""
-        return cls(np.empty((rows, 3)), np.empty((rows, len(wanted)), np.float32, order="F"))
+        kinds = [np.float64, *[np.float32] * (len(places) - 1)]
+        return cls([np.empty((rows, len(group)), kind) for group, kind in zip(places, kinds, strict=True)], places)
 
-    def fill(self, rows: slice, columns: Sequence[npt.NDArray[Any]], places: list[int], wanted: list[int]) -> None:
+    def fill(self, rows: slice, columns: Sequence[npt.NDArray[Any]]) -> None:
         """Keep some rows, of which `columns` are all properties."""
-        tables: list[tuple[npt.NDArray[Any], list[int]]] = [(self.centres, places), (self.others, wanted)]
         with np.errstate(over="ignore", invalid="ignore"):  # values too large for float32 become infinite
-            for table, chosen in tables:
+            for table, chosen in zip(self.values, self.places, strict=True):
                 for column, i in enumerate(chosen):
                     table[rows, column] = columns[i]
 
 
-def _read_binary(body: PlyBody, vertex: Element, byte_order: str, places: list[int], wanted: list[int]) -> _Tables:
-    row = np.dtype([(f"{i}", byte_order + prop.type) for i, prop in enumerate(vertex.properties)])
-    body.require(vertex.rows * row.itemsize, vertex)
-    tables = _Tables.empty(vertex.rows, wanted)
+def _read_binary(body: PlyBody, vertex: Element, byte_order: str, tables: _Tables) -> None:
+    row = _row(vertex, byte_order)
     step = max(_CHUNK // row.itemsize, 1)
     for start in range(0, vertex.rows, step):
         part = slice(start, min(start + step, vertex.rows))
         rows = np.frombuffer(body.read((part.stop - start) * row.itemsize, vertex), row)
-        tables.fill(part, [rows[name] for name in row.names or ()], places, wanted)
-    return tables
+        tables.fill(part, [rows[name] for name in row.names or ()])
 
 
-def _read_text(body: PlyBody, vertex: Element, places: list[int], wanted: list[int]) -> _Tables:
-    # Each number has at least a digit and a separator, except for the last one of a file.
-    body.require(2 * len(vertex.properties) * vertex.rows - 1, vertex, "at least ")
-    tables = _Tables.empty(vertex.rows, wanted)
+def _read_text(body: PlyBody, vertex: Element, tables: _Tables) -> None:
     start = 0
     while start < vertex.rows:
         rows = _read_text_rows(body, vertex, start)
@@ -191,9 +202,8 @@ def _read_text(body: PlyBody, vertex: Element, places: list[int], wanted: list[i
         except ValueError as error:
             raise SceneError(f"the rows of 'vertex' must be numbers: {str(error)[:100]}") from error
         _check_integers(numbers, vertex, start)
-        tables.fill(slice(start, start + len(rows)), list(numbers.T), places, wanted)
+        tables.fill(slice(start, start + len(rows)), list(numbers.T))
         start += len(rows)
-    return tables
 
 
 def _read_text_rows(body: PlyBody, vertex: Element, start: int) -> list[list[bytes]]:

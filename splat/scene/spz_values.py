@@ -146,11 +146,19 @@ def spz_losses(scene: Gaussians) -> list[str]:
             np.abs(sh[:, 0]) > _LARGEST_COLOR,
             f"constant SH coefficients outside -{_LARGEST_COLOR:.3g} to {_LARGEST_COLOR:.3g}",
         ),
-        (np.abs(sh[:, 1:]).max(axis=1, initial=0) > 1, "higher SH coefficients outside -1 to 1"),
+        (_reach(scene.sh[:, 1:]) > 1, "higher SH coefficients outside -1 to 1"),
     ):
         if number := int(outside.any(axis=1).sum()):
             losses.append(f"{what} are clamped (in {number} of {len(scene)} Gaussians)")
     return losses
+
+
+def _reach(coefficients: torch.Tensor) -> Floats:
+    """The largest of each Gaussian's, without their signs, [N, 1]."""
+    if not coefficients.numel():
+        return np.zeros((len(coefficients), 1), np.float32)
+    low, high = coefficients.detach().flatten(1).aminmax(dim=1, keepdim=True)
+    return _array(torch.maximum(-low, high))
 
 
 def _array(value: torch.Tensor) -> Floats:
