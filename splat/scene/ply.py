@@ -87,7 +87,7 @@ def _choose(names: list[str]) -> list[list[str]]:
     Colours are one group, all three of each coefficient side by side, the constant ones first.
     """
     found = set(names)
-    scales = [name for name in _SCALES if name in found]
+    scales: list[str] = [name for name in _SCALES if name in found]
     if scales != list(_SCALES[: len(scales)]):
         raise SceneError(f"scale_0, scale_1 and scale_2 belong together, found only {listed(scales)}")
     colors = _CONSTANT if found & set(_CONSTANT) else _COLOR
