@@ -31,7 +31,7 @@ from gpu_rows import SKIPPED, read_rows, tables  # noqa: E402
 from kernelwheel.runtime.errors import SettingsError  # noqa: E402
 from kernelwheel.runtime.variables import search_path  # noqa: E402
 
-TESTS = ("test_cuda", "test_rasterization", "test_gradients", "test_gradients_projection")
+TESTS = ("csrc/test_cuda", "ops/test_rasterization", "ops/test_gradients", "ops/test_gradients_projection")
 SANITIZERS = ("memcheck", "racecheck", "synccheck", "initcheck")
 GRACE = 5.0  # seconds between asking a step to end and ending it
 CPU_RUNS = "2"

@@ -1,7 +1,7 @@
 """The camera models, and what each makes of points in camera coordinates.
 
 To add one: a function like `_ortho`, a row in `CAMERA_MODELS`, and a row in csrc/math/camera_models.h, which says what
-the kernels need. Everything else follows; tests/test_camera_models.py compares the two tables.
+the kernels need. Everything else follows; tests/ops/test_camera_models.py compares the two tables.
 
 Shapes: `...` leading batch dimensions, C cameras, N Gaussians.
 """

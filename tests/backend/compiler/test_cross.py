@@ -1,6 +1,6 @@
 """Builds for another platform: an aarch64 wheel from an x86-64 builder, and what must be refused before a compile.
 
-What the wheel does on an aarch64 machine is in tests/test_aarch64.py.
+What the wheel does on an aarch64 machine is in tests/ci/test_aarch64.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Builds for Windows on Linux: the wheel that zig makes, what is refused, and what decides the bytes.
 
-What the wheel does on Windows is in tests/test_windows.py.
+What the wheel does on Windows is in tests/ci/test_windows.py.
 """
 
 from __future__ import annotations

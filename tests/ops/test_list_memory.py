@@ -14,6 +14,7 @@ from typing import Any
 import processes
 import pytest
 import torch
+from folders import HELPERS
 from kernelwheel.compiler.resources import MB, find_resources
 
 from splat.commands.memory import NotEnoughMemory, enough_memory
@@ -160,7 +161,7 @@ def roots(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 def said(roots: list[Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What a process says that has little memory."""
     folder = tmp_path_factory.mktemp("child")
-    source, library = Path(__file__).with_name("other_memory.c"), folder / "other_memory.so"
+    source, library = HELPERS / "other_memory.c", folder / "other_memory.so"
     subprocess.run(["cc", "-shared", "-fPIC", "-O1", source, "-o", library, "-ldl"], check=True)
     count = 20_000
     spread, quats = torch.linspace(-1, 1, count)[:, None].expand(-1, 3), torch.tensor([1.0, 0, 0, 0]).expand(count, 4)

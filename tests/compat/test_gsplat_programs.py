@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import gsplat_calls
 import gsplat_programs
 import pytest
+from folders import REPOSITORY
 
 pytestmark = pytest.mark.once
-DOCS = Path(__file__).resolve().parents[1] / "docs" / "gsplat.md"
+DOCS = REPOSITORY / "docs" / "gsplat.md"
 
 
 @pytest.mark.parametrize("row", gsplat_programs.ROWS, ids=lambda row: f"{row.repository} {row.what}")

@@ -18,7 +18,7 @@ import pytest
 from processes import run
 from scenes import real_scene
 
-TESTS = Path(__file__).resolve().parent
+TESTS = Path(__file__).resolve().parents[1]
 SOURCE = os.environ.get("SPLAT_TEST_GSPLAT_SOURCE", "")
 NEEDS_SOURCE = pytest.mark.skipif(not SOURCE, reason="SPLAT_TEST_GSPLAT_SOURCE does not name gsplat's unpacked sdist")
 FILES = ("test_2dgs.py", "test_basic.py", "test_ftheta.py", "test_rasterization.py", "test_strategy.py")
@@ -59,7 +59,7 @@ CASES: dict[str, list[str]] = {
 
 def test_the_tests_named_here_exist() -> None:
     there = {
-        name for path in TESTS.glob("test_*.py") for name in re.findall(r"^def (test_\w+)", path.read_text(), re.M)
+        name for path in TESTS.rglob("test_*.py") for name in re.findall(r"^def (test_\w+)", path.read_text(), re.M)
     }
     assert {name for ours in CASES.values() for name in ours} - there == set()
 
