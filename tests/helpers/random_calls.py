@@ -1,10 +1,11 @@
-"""Random calls of the functions that draw, and their gradients against finite differences.
+"""Random calls of the public functions, and their gradients against finite differences.
 
 `python tests/helpers/random_calls.py 600` goes on for as many seconds, and prints what is wrong.
 """
 
 from __future__ import annotations
 
+import functools
 import random
 import sys
 import time
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from public_calls import public_calls
 from scenes import random_scene
 from torch import Tensor
 from unscented_cases import LENSES, moved
@@ -37,7 +39,9 @@ def random_call(seed: int) -> Call:
     given |= {"opacities": 0.2 + 0.6 * torch.rand(count), "quats": torch.randn(count, 4)}
     given["means"] = 0.5 * given["means"]
     names = ["means", "quats", "scales", "opacities", "colors"]
-    kind = pick.choice(["plain", "plain", "2dgs", "rays", "unscented rays"])
+    kind = pick.choice(["plain", "plain", "2dgs", "rays", "unscented rays", "part", "part"])
+    if kind == "part":
+        return _part(pick, seed)
     options: dict[str, Any] = {"render_mode": pick.choice(RAY_MODES if "rays" in kind else MODES)}
     degree = pick.choice([None, None, 0, 2])
     if degree is not None:
@@ -89,6 +93,41 @@ def _in_space(pick: random.Random, kind: str, given: dict[str, Any], options: di
     return splat.rasterization, {**given, **options}, names
 
 
+def _part(pick: random.Random, seed: int) -> Call:
+    """A call of any of the others that has gradients, of all of its results that have some."""
+    others = {name: call for name, call in public_calls(seed, 6).items() if not name.startswith("rasterization")}
+    for name in pick.sample(sorted(others), len(others)):
+        function, given = others[name]
+        tensors = {each: value for each, value in given.items() if isinstance(value, Tensor)}
+        floats = (each for each, value in tensors.items() if value.is_floating_point())
+        # `densify` is added to nothing: a strategy reads its gradient.
+        names = [each for each in floats if each != "densify" and _takes(function, given, each)]
+        leaves = {each: given[each].clone().requires_grad_() for each in names}
+        has_gradient = [each.requires_grad for each in _results(function(**{**given, **leaves}))]
+        if any(has_gradient):
+            return functools.wraps(function)(functools.partial(_with_gradients, function, has_gradient)), given, names
+    raise AssertionError
+
+
+def _takes(function: Callable[..., Any], given: dict[str, Any], name: str) -> bool:
+    """Whether a function is differentiable by an argument; others are refused."""
+    try:
+        results = _results(function(**{**given, name: given[name].clone().requires_grad_()}))
+    except (ValueError, NotImplementedError, TypeError, RuntimeError):
+        return False
+    return any(each.requires_grad for each in results)
+
+
+def _results(returned: Any) -> list[Tensor]:
+    """The values in what a function returns."""
+    several = returned if isinstance(returned, (tuple, list)) else [returned]
+    return [each for each in several if isinstance(each, Tensor) and each.is_floating_point()]
+
+
+def _with_gradients(function: Callable[..., Any], has_gradient: list[bool], **given: Any) -> tuple[Any, ...]:
+    return *(each for each, kept in zip(_results(function(**given)), has_gradient, strict=True) if kept), {}
+
+
 def drawn(function: Callable[..., Any], given: dict[str, Any]) -> Tensor:
     """All images of a call that have a gradient, as one vector."""
     *images, meta = function(**given)
@@ -127,6 +166,8 @@ def _directional(
     direction = torch.randn(leaf.shape)
     if name == "viewmats":
         direction[..., 3, :] = 0
+    if name == "conics":  # which differ by orders of magnitude
+        direction *= leaf.detach().abs()
     if name == "covars":
         direction = 0.1 * (direction + direction.mT)
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Gradients of random calls of the functions that draw are those of finite differences (`random_calls` tries more)."""
+"""Gradients of random calls are those of finite differences (`random_calls` tries more)."""
 
 from __future__ import annotations
 
