@@ -8,6 +8,6 @@ from random_calls import described, disagreement
 pytestmark = [pytest.mark.once, pytest.mark.usefixtures("one_thread")]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(10))
 def test_gradients_of_a_random_call_are_finite_differences(seed: int) -> None:
     assert disagreement(seed) is None, described(seed)
