@@ -5,6 +5,7 @@ An option keeps its place and its kind: only the path in it is another one.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 
@@ -12,8 +13,8 @@ from .runtime.record import Record
 from .source_language import FOLDER_OPTIONS, HEADER_OPTIONS
 
 # Options of nvcc that pass on what is separated by commas, and of gcc that pass on one word.
-_LISTS = ("-Xcompiler", "--compiler-options", "-Xpreprocessor", "-Xlinker", "--linker-options")
-_SINGLE = ("-Xpreprocessor", "-Xlinker")
+_LISTS = ("-Xcompiler", "--compiler-options", "-Xpreprocessor", "-Xlinker", "--linker-options", "-Xclang")
+_SINGLE = ("-Xpreprocessor", "-Xlinker", "-Xclang")
 # The longest first: one can be the beginning of another.
 FOLDERS = tuple(sorted(FOLDER_OPTIONS.split("|"), key=len, reverse=True))
 PLAIN = ("-I", "--include-directory", "--include-path")  # those of the most common kind
@@ -39,7 +40,7 @@ def split(flags: Iterable[str]) -> list[Word]:
             words += (Word(number, flag, each) for each in inside)
         elif equals and option in _LISTS:
             words += (Word(number, f"{option}=", each) for each in value.split(","))
-        elif flag.startswith(("-Wl,", "-Wp,")):
+        elif flag.startswith(("-Wl,", "-Wp,", "-Wa,")):
             words += (Word(number, flag[:4], each) for each in flag[4:].split(","))
         else:
             words.append(Word(number, "", flag))
@@ -60,6 +61,25 @@ def join(words: Iterable[Word]) -> list[str]:
         else:
             flags.append(through + ",".join(texts))
     return flags
+
+
+def options_of(flags: Iterable[str]) -> list[str]:
+    """The words alone."""
+    return [word.text for word in split(flags)]
+
+
+def directives_of(flags: Iterable[str]) -> bytes:
+    """What options say about headers, as lines of a source: macros, and headers that come before each source."""
+    options = options_of(flags)
+    lines = []
+    for option, following in zip(options, [*options[1:], ""], strict=False):
+        if define := next((each for each in ("-D", "--define-macro") if option.startswith(each)), None):
+            lines.append(f"#define {(option.removeprefix(define).lstrip('=') or following).replace('=', ' ', 1)}")
+        elif not any(_is(each, option) for each in FOLDERS):
+            named = next((each for each in _HEADERS if _is(each, option)), None)
+            if named:
+                lines.append(f'#include "{option.removeprefix(named).removeprefix("=") or following}"')
+    return os.fsencode("\n".join(lines))
 
 
 def with_headers(flags: Sequence[str], place: Callable[[str, str, bool], str | None]) -> list[str]:

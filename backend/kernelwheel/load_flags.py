@@ -9,12 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from .flag_words import FOLDERS, PLAIN, with_headers
+from .flag_words import FOLDERS, PLAIN, directives_of, with_headers
 from .link_flags import LinkFlags
 from .runtime.errors import SettingsError
 from .runtime.files import is_file, is_folder
 from .runtime.record import Record
-from .source_language import LINKED, LINKED_FOR_CUDA, directives_of
+from .source_language import LINKED, LINKED_FOR_CUDA
 
 if TYPE_CHECKING:
     from typing_extensions import Self

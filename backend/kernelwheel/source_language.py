@@ -6,7 +6,7 @@ A text is read by its lines, without evaluating conditions: too many headers are
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 CXX_SUFFIXES = (".cpp", ".cc", ".cxx", ".c++")
 CUDA_SUFFIX = ".cu"
@@ -15,8 +15,6 @@ FOLDER_OPTIONS = (
     "-I|-isystem|-iquote|-idirafter|--include-directory-after|--include-directory|--include-path|--system-include"
 )
 HEADER_OPTIONS = "-include|-imacros|--pre-include|--include|--imacros"
-# Options that pass others on, which then follow after a comma, after = or as the next word.
-_PASSING = ("-Xcompiler", "--compiler-options", "-Xpreprocessor", "-Xclang", "-Wp", "-Wa", "-Wl", "-Xlinker")
 # Where compilers and linkers, which run in the build folder, find the files of an extension.
 SOURCES = "../src"
 # What a path may not have that is given to CMake, or that a compiler writes for Ninja.
@@ -24,30 +22,6 @@ UNFIT = r"[\x00-\x1f\x7f;\\|:]|\$(?=<|/|\Z)"
 # The libraries that every extension is linked with, and every one that uses CUDA: torch's, and the static runtime.
 LINKED = {"torch", "torch_cpu", "c10", "torch_python"}
 LINKED_FOR_CUDA = {"torch_cuda", "c10_cuda", "cudart", "cudart_static"}
-
-
-def single_options(flags: Iterable[str]) -> list[str]:
-    """Options, those among them that others pass on, as `-Wp,-include,a.h` does."""
-    options = []
-    for flag in flags:
-        passing = next((each for each in _PASSING if flag.startswith(each)), None)
-        passed = flag.removeprefix(passing).lstrip("=,").split(",") if passing else [flag]
-        options += [option for option in passed if option]
-    return options
-
-
-def directives_of(flags: Iterable[str]) -> bytes:
-    """What options say about headers, as lines of a source: macros, and headers that come before each source."""
-    options = single_options(flags)
-    lines = []
-    for option, following in zip(options, [*options[1:], ""], strict=False):
-        if define := next((each for each in ("-D", "--define-macro") if option.startswith(each)), None):
-            lines.append(f"#define {(option.removeprefix(define).lstrip('=') or following).replace('=', ' ', 1)}")
-        elif not any(option.startswith(each) for each in FOLDER_OPTIONS.split("|")):
-            named = [each for each in HEADER_OPTIONS.split("|") if option.startswith(each)]
-            if named:
-                lines.append(f'#include "{option.removeprefix(named[0]).removeprefix("=") or following}"')
-    return os.fsencode("\n".join(lines))
 
 
 def named_headers(text: bytes) -> tuple[str, ...]:

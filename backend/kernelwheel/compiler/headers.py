@@ -16,9 +16,10 @@ from pathlib import Path
 from posixpath import dirname, normpath
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..flag_words import directives_of, options_of
 from ..runtime.errors import BuildError, way_out
 from ..runtime.files import json_sha256
-from ..source_language import FOLDER_OPTIONS, directives_of, named_headers, single_options
+from ..source_language import FOLDER_OPTIONS, named_headers
 from .toolchain.binding import cuda_folders, python_folders
 from .toolchain.toolchain import Toolchain
 from .toolchain.toolkit_identity import is_identified
@@ -123,7 +124,7 @@ def flags_of(plan: Plan) -> tuple[str, ...]:
 
 def _named_folders(flags: Sequence[str]) -> tuple[Path, ...]:
     """The folders of headers that flags name."""
-    options = single_options(flags)
+    options = options_of(flags)
     found = []
     for option, following in zip(options, [*options[1:], ""], strict=False):
         if match := re.match(rf"(?:{FOLDER_OPTIONS})=?(?P<value>.*)", option):

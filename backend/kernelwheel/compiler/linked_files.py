@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from ..flag_words import options_of
 from ..runtime.errors import BuildError, way_out
 from ..runtime.files import file_sha256, is_file
-from ..source_language import single_options
 from .headers import Reached
 from .plan import Plan
 from .toolchain.binding import find_cuda_library
@@ -32,10 +32,8 @@ def linked_files(plan: Plan, toolchain: Toolchain) -> Reached:
     Raises:
         BuildError: one cannot be read.
     """
-    options = single_options(
-        (*plan.flags("link-flags"), *(flag for each in plan.extensions for flag in each.link_flags))
-    )
-    named = [*_values(options, "-l"), *(name for each in plan.extensions for name in each.libraries)]
+    options = options_of((*plan.flags("link-flags"), *(flag for each in plan.built for flag in each.link_flags)))
+    named = [*_values(options, "-l"), *(name for each in plan.built for name in each.libraries)]
     listed = re.search(r"^libraries: =(.+)$", toolchain.cxx.answer("-print-search-dirs"), re.MULTILINE)
     folders = dict.fromkeys(os.path.realpath(each) for each in listed[1].split(":")) if listed else {}
     origins: dict[str, str] = {}
