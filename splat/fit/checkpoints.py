@@ -26,9 +26,9 @@ _LAYOUT: Final = 3
 _SHARDS: Final = "shards"
 """The array of how many of the Gaussians each process had."""
 _MOST_BYTES: Final = 10_000
+"""Of the description of a fit."""
 _SQUARES: Final = MOMENTS[1]
 """Adam's mean of squares."""
-"""Of the description of a fit."""
 
 
 def check_checkpoint(path: str | Path) -> Path:
