@@ -197,6 +197,7 @@ def test_off_gives_a_wheel_without_cuda_kernels_that_says_why_and_which_settings
         "cxx-flags": {"value": [], "origin": "default"},
         "link-flags": {"value": [], "origin": "default"},
         "glibc": {"value": "2.28", "origin": "default"},
+        "cpu": {"value": [], "origin": "default"},
     }
     manifest = manifests.read(cpu_wheel.native)
     assert manifest is not None

@@ -188,8 +188,9 @@ def test_what_a_page_cannot_hold_of_the_scene_is_said(tmp_path: Path, capsys: py
 
 def test_errors_are_one_line_and_leave_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_scene(tmp_path / "a.ply", some_scene(9))
-    far = some_scene(9)
-    write_scene(tmp_path / "far.ply", Gaussians(far.means * 1e9, *far.tensors[1:]))
+    far = some_scene(900)
+    far.means[0] = 1e9  # a single one: where all are far away, the page has another unit of length
+    write_scene(tmp_path / "far.ply", far)
     write_scene(tmp_path / "none.ply", some_scene(9).select(torch.zeros(9, dtype=torch.bool)))
     before = {path.name for path in tmp_path.iterdir()}
     output = ("-o", tmp_path / "a.html")

@@ -85,10 +85,10 @@ def compile_plan(
             say(f"compilers at once: {at_once}: {because}")
             cmake_build.run(work, plan, toolchain, headers, at_once, caller, say)
             check_read(plan, toolchain, work)
-            check_commands(plan, toolchain, work)
             if wheel:
                 _take(plan, wheel, work / "out")
             libraries = _read_back(plan, toolchain, sorted((work / "out").iterdir()))
+            check_commands(plan, toolchain, work)
             manifest = _describe_artifact(plan, toolchain, libraries, work / "out")
             mark_reusable(work, plan, headers)
         except OSError as error:

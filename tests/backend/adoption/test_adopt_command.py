@@ -15,6 +15,7 @@ from kernelwheel.adoption.setup_flags import Places, sort_flags
 from kernelwheel.adoption.setup_runs import RecordedExtension, SetupRun
 from kernelwheel.project.arch_choice import from_flags
 from kernelwheel.project.package import read_toml
+from kernelwheel.requirements import own_reference
 from kernelwheel.runtime.errors import SettingsError
 from packaging.requirements import Requirement
 from setup_projects import BUILD_SYSTEM, IMPORTS, MODULE, adopt, lay_out
@@ -524,7 +525,7 @@ def test_what_a_project_asks_of_its_build_requirements_stays(asked: str, kept: l
 
     made = build_system(False, {"requires": [asked]}, notes)
 
-    assert made == {"requires": ["kernelwheel", *kept], "build-backend": "kernelwheel.hooks"}
+    assert made == {"requires": [own_reference(), *kept], "build-backend": "kernelwheel.hooks"}
     told = [*notes.remarks, *notes.untranslated]
     assert len(told) == bool(said)
     assert all(said in each for each in told)
