@@ -161,6 +161,7 @@ def test_a_signal_before_the_first_step_leaves_nothing(
     monkeypatch.setattr(fit_command, "read_pictures", waiting)
     child = os.fork()
     if child == 0:
+        signal.signal(number, signal.SIG_DFL)  # nohup, for one, has children ignore SIGHUP
         try:
             run(tmp_path / "a.npz", "-o", tmp_path / "a.ply")
         finally:
