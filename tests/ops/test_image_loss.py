@@ -180,7 +180,7 @@ REFUSED: list[tuple[Arguments, type[Exception], str]] = [
     ({"img1": IMAGES.double()}, TypeError, r"img1 must be float32, found torch.float64; pass img1.to\(torch.float32\)"),
     ({"img2": IMAGES.byte()}, TypeError, "img2 must be float32, found torch.uint8"),
     ({"img2": [1.0]}, TypeError, "img2 must be a float32 torch.Tensor, found list"),
-    ({"img2": IMAGES.to("meta")}, ValueError, "img2 must be on the device of the other tensors, cpu, found meta"),
+    ({"img2": IMAGES.to("meta")}, ValueError, "img2 must have values, found a tensor on the device meta"),
     ({"img1": IMAGES[0]}, ValueError, r"img1 must have shape \[B, C, H, W\] .* found \[3, 20, 20\]"),
     ({"img1": IMAGES[:0]}, ValueError, r"with at least one value, found \[0, 3, 20, 20\]"),
     ({"img2": IMAGES[:, :1]}, ValueError, r"img2 must have shape \[B, C, H, W\] = \[1, 3, 20, 20\], found \[1, 1, 20"),
