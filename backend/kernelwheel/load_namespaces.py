@@ -65,13 +65,13 @@ def _arguments(text: bytes, places: Mapping[bytes, int]) -> Iterator[bytes]:
 
 def _is_registered(namespace: str) -> bool:
     """Whether a library of this process registers a whole namespace: torch's dispatcher, asked, takes no second one."""
-    import torch
+    from torch import library
 
     try:
-        library = torch.library.Library(namespace, "DEF")  # type: ignore[no-untyped-call]
+        whole = library.Library(namespace, "DEF")  # type: ignore[no-untyped-call]
     except RuntimeError:
         return True
-    library._destroy()  # type: ignore[no-untyped-call]
+    whole._destroy()  # type: ignore[no-untyped-call]
     return False
 
 

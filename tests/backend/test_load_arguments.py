@@ -9,7 +9,6 @@ from typing import Any
 
 import kernelwheel
 import pytest
-import torch
 from kernelwheel.__main__ import command_line
 from kernelwheel.load_flags import sort_flags
 from kernelwheel.load_namespaces import taken_namespace
@@ -17,6 +16,7 @@ from kernelwheel.load_package import Described
 from kernelwheel.load_sources import gather, read_sources
 from kernelwheel.runtime.errors import SettingsError, command
 from loadable import called, refusal_of, write
+from torch import library
 
 pytestmark = pytest.mark.once
 
@@ -197,12 +197,12 @@ LIBRARY = b"\0taken\0another\0answer() -> int\0"
     ],
 )
 def test_a_namespace_that_the_process_has_is_known_from_sources_and_library(text: str, taken: str | None) -> None:
-    library = torch.library.Library("taken", "DEF")  # type: ignore[no-untyped-call]
-    library.define("answer() -> int")
+    registered = library.Library("taken", "DEF")  # type: ignore[no-untyped-call]
+    registered.define("answer() -> int")
     try:
         found = taken_namespace([b"", text.encode()], ["-O2", "-DFROM_FLAGS=taken"], "taken", LIBRARY)
     finally:
-        library._destroy()  # type: ignore[no-untyped-call]
+        registered._destroy()  # type: ignore[no-untyped-call]
 
     assert found == taken
 
