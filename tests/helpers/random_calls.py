@@ -175,13 +175,20 @@ def _directional(
             drawn(function, {**given, name: given[name] + step * direction}).double()
             for step in (STEP, -STEP, STEP / 2, -STEP / 2)
         )
-        first, middle = above - below, image.double()
+        middle = image.double()
+        slopes = torch.stack(
+            [
+                (above - middle) / STEP,
+                (middle - below) / STEP,
+                (near_above - middle) * 2 / STEP,
+                (middle - near_below) * 2 / STEP,
+            ]
+        )
         # Where an alpha gets too small to be drawn, or the order changes, an image jumps.
-        threes = (above, middle, below), (above, near_above, middle), (middle, near_below, below)
-        bent = torch.stack([(one + other - 2 * between).abs() for one, between, other in threes]).amax(0)
-        kept = weights * (bent <= 0.1 * first.abs() + 3e-6 * image.abs().clamp_min(1))
+        spread = slopes.amax(0) - slopes.amin(0)
+        kept = weights * (spread <= 0.1 * slopes.abs().amax(0) + 4e-3 * middle.abs().clamp_min(1))
     (gradient,) = torch.autograd.grad(image, leaf, kept, True, materialize_grads=True)
-    return (first * kept).sum().item() / (2 * STEP), (gradient * direction).sum().item()
+    return (slopes[:2].mean(0) * kept).sum().item(), (gradient * direction).sum().item()
 
 
 def described(seed: int) -> str:
