@@ -35,6 +35,10 @@ if sys.platform == "win32":
         finally:
             os.lseek(descriptor, 0, os.SEEK_SET)
 
+    def _locks(path: Path) -> Iterator[Path]:
+        """The files that may be the lock, the first before the others."""
+        yield path.with_name(f".{path.name}.lock")
+
     def _release(descriptor: int, lock: Path) -> None:
         os.close(descriptor)
         with suppress(PermissionError):  # another process has opened it, which keeps it from being removed
@@ -53,17 +57,16 @@ else:
             lock.unlink(missing_ok=True)  # while it is held, so that it is nobody else's
         os.close(descriptor)
 
-
-def _locks(path: Path) -> Iterator[Path]:
-    """The files that may be the lock, the first before the others: those that others can put there do not count."""
-    for own in ("",) if sys.platform == "win32" else ("", f".{os.geteuid()}"):
-        lock = path.with_name(f".{path.name}{own}.lock")
-        try:
-            foreign = sys.platform != "win32" and lock.lstat().st_uid != os.geteuid()
-        except FileNotFoundError:
-            foreign = False
-        if not foreign or not lock.parent.stat().st_mode & stat.S_IWOTH:
-            yield lock
+    def _locks(path: Path) -> Iterator[Path]:
+        """As on Windows, and those that others can put there do not count."""
+        for own in ("", f".{os.geteuid()}"):
+            lock = path.with_name(f".{path.name}{own}.lock")
+            try:
+                foreign = lock.lstat().st_uid != os.geteuid()
+            except FileNotFoundError:
+                foreign = False
+            if not foreign or not lock.parent.stat().st_mode & stat.S_IWOTH:
+                yield lock
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from ..scene.gaussians import Gaussians, SceneError
 from ..scene.names import one_line
 from ..scene.near_plane import near_plane
 from ..scene.spz import encode_spz_file
-from ..scene.spz_values import widths
+from ..scene.spz_values import LOG_SCALE_STEP, widths
 
 TEXTURE_SIDE: Final = 4096
 """Pixels a side of the texture that holds the scene: larger ones are not available in every browser."""
@@ -30,8 +30,8 @@ _SPZ_VERSION: Final = 3
 _TEXEL: Final = 16
 _USUAL: Final = 8.0
 """How far away scenes are seen whose sizes .spz holds,"""
-_POWERS: Final = 5
-"""or nearer or farther, up to this power of 2."""
+_WITHIN: Final = 32.0
+"""or nearer or farther, up to this factor."""
 _WORKER: Final = ("spz.js", "sort.js")
 _PROGRAM: Final = ("camera.js", "renderer.js", "main.js")
 
@@ -50,16 +50,18 @@ class PageView:
 def in_page_units(scene: Gaussians, view: PageView) -> tuple[Gaussians, PageView]:
     """A scene and its first view in a unit of length in which .spz holds sizes, if theirs is another.
 
-    Both are multiplied by a power of 2, which rounds nothing. A scene of usual size stays as it is.
+    Both are multiplied by a whole number of steps in which .spz holds sizes, so that those of such a file are not
+    rounded a second time. A scene of usual size stays as it is.
     """
     camera = view.camera
-    power = round(math.log2(near_plane(_USUAL) / camera.near))
-    if abs(power) <= _POWERS:
+    wanted = math.log(near_plane(_USUAL) / camera.near)
+    if abs(wanted) <= math.log(_WITHIN):
         return scene, view
+    factor = math.exp(round(wanted / LOG_SCALE_STEP) * LOG_SCALE_STEP)
     viewmat = camera.viewmat.clone()
-    viewmat[:3, 3] *= 2.0**power
-    moved = replace(camera, viewmat=viewmat, near=camera.near * 2.0**power)
-    return scale_scene(scene, 2.0**power), replace(view, camera=moved)
+    viewmat[:3, 3] *= factor
+    moved = replace(camera, viewmat=viewmat, near=camera.near * factor)
+    return scale_scene(scene, factor), replace(view, camera=moved)
 
 
 def check_scene_page(path: str | Path) -> Path:

@@ -110,7 +110,7 @@ def read_splits(paths: Mapping[Path, bool | None], pictures: Path | None = None,
 def _cloud(path: Path, name: str, within: Path | None) -> Path:
     what = f"{path}: ply_file_path"
     found = find_files(path, CaptureFolder(path.parent, within, upwards=True), {name: what})[name]
-    if not found.exists():
+    if not found.exists() or found.is_dir():
         raise SceneError(
             f"{what}, a file of points, is required, found no {name_end(name)}; put it there, or remove ply_file_path: "
             "Gaussians then start at random places"

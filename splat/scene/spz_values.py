@@ -30,7 +30,10 @@ OPENGL_AXES: Final = (1, -1, -1)
 _LARGEST_CENTRE: Final = 2**23 - 1
 _STEPS: Final = 2**12
 """From the origin to the furthest centre there are at least so many steps, where bits allow it."""
-_LOG_SCALES: Final = (-10.0, 255 / 16 - 10.0)
+LOG_SCALE_STEP: Final = 1 / 16
+"""Standard deviations are held by their logarithms, in steps of this,"""
+_LOG_SCALES: Final = (-10.0, 255 * LOG_SCALE_STEP - 10.0)
+"""from the first of these to the second."""
 _COLOR: Final = 0.15
 """Bytes of colour are 255 (0.5 + 0.15 c), for a constant coefficient c of the spherical harmonics."""
 _LARGEST_COLOR: Final = 0.5 / _COLOR
@@ -67,7 +70,7 @@ def decode_spz(values: Mapping[str, Bytes], version: int, fractional_bits: int, 
     arrays = (
         means * np.array(axes, np.float32),
         quats * _quaternion_signs(axes),
-        np.exp(values["scales"].astype(np.float32) / 16 - 10),
+        np.exp(values["scales"].astype(np.float32) * LOG_SCALE_STEP + _LOG_SCALES[0]),
         values["alphas"][:, 0] / np.float32(255),
         sh * _harmonic_signs(sh.shape[1], axes),
     )
@@ -93,7 +96,7 @@ def encode_spz(scene: Gaussians, version: int) -> tuple[dict[str, Bytes], int]:
         "positions": fixed.view(np.uint8).reshape(n, 3, 4)[:, :, :3].reshape(n, 9),
         "alphas": _to_bytes(opacities * 255)[:, None],
         "colors": _to_bytes(sh[:, 0].clip(-_LARGEST_COLOR, _LARGEST_COLOR) * (_COLOR * 255) + 127.5),
-        "scales": _to_bytes((logs + 10) * 16),
+        "scales": _to_bytes((logs - _LOG_SCALES[0]) / LOG_SCALE_STEP),
         "rotations": pack(quats),
         "sh": _harmonic_bytes(rest),
     }, bits
