@@ -38,7 +38,7 @@ def archive(folder: Path, name: str, function: str, value: int, *, options: str 
     (folder / "made.c").write_text(f"int {function}(void) {{ return {value}; }}\n")
     subprocess.run(["gcc", "-fPIC", "-c", "made.c", "-o", f"{function}.o"], cwd=folder, check=True)
     (folder / name).unlink(missing_ok=True)
-    subprocess.run(["ar", options, name, f"{function}.o"], cwd=folder, check=True)
+    subprocess.run(["ar", options, name, f"{folder}/{function}.o"], cwd=folder, check=True)
     return folder / name
 
 
@@ -78,7 +78,8 @@ UNFOUND = """
 asm(".section .rodata\\nblob: .inc" "bin \\"{0}/2.bin\\"\\n.previous\\n");
 extern "C" int three();
 extern "C" int four();
-#define ANSWER V1 + three() + four()
+extern "C" int five();
+#define ANSWER V1 + three() + four() + five()
 """
 
 
@@ -88,9 +89,11 @@ def test_a_file_that_reading_does_not_find_is_an_error_that_names_it(tmp_path: P
     (apart / "2.bin").write_text("0")
     archive(apart, "libthree.a", "three", 0)
     archive(apart, "libfour.a", "four", 0)
+    archive(apart, "libfive.a", "five", 0, options="rcsT")  # T: it has the names of its members alone
     (apart / "four.ld").write_text(f"INPUT({apart}/libfour.a)")
     source = source_in(tmp_path / "here", UNFOUND.format(apart))
-    link = ["-Wl,--whole-archive,{}/libthree.a,--no-whole-archive", "{}/four.ld", "-Wl,--version-script={}/all.map"]
+    link = ["-Wl,--whole-archive,{}/libthree.a,--no-whole-archive", "{}/four.ld", "{}/libfive.a"]
+    link += ["-Wl,--version-script={}/all.map"]
 
     said = refusal_of(
         "light", source, extra_cflags=f"@{apart}/options", extra_ldflags=[each.format(apart) for each in link]
@@ -98,6 +101,7 @@ def test_a_file_that_reading_does_not_find_is_an_error_that_names_it(tmp_path: P
 
     for name in ("1.h", "2.bin", "libfour.a"):
         assert f"{apart}/{name}" in said
+    assert "/libfive.a" in said
     assert "all.map" not in said, "of which there is a copy"
     assert f'#include "{apart}/1.h"' in said
     assert "extra_include_paths" in said

@@ -12,6 +12,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,6 +35,7 @@ class FilesRead(NamedTuple):
     assembled: set[str]
     linked: set[str]
     options: set[str]  # files that the options of compilers name
+    thin: set[str]  # archives that only name their members, inside it too: what a list says of them is their own name
 
 
 def check_read(plan: Plan, toolchain: Toolchain, work: Path) -> None:
@@ -55,9 +57,8 @@ def check_read(plan: Plan, toolchain: Toolchain, work: Path) -> None:
         contents = set(plan.sources.values())
         named = {path for path in every & known.keys() if known[path] == "flags"}
         unknown |= {path for path in named if file_sha256(Path(path)) not in contents}
-    thin = {path for path in read.linked if beginning(path, len(THIN)) == THIN}
-    if unknown | thin:
-        raise _refusal(plan, toolchain, read, unknown, thin)
+    if unknown | read.thin:
+        raise _refusal(plan, toolchain, read, unknown)
     _refuse_unlisted(plan, toolchain, work)
 
 
@@ -72,15 +73,17 @@ def files_read(work: Path) -> FilesRead:
     kept = [file for file in build.rglob("*.d.read") if file.with_suffix("").with_suffix("").is_file()]
     compiled = {name for file in kept for name in _in_rule(file)}
     assembled = {name for file in build.rglob("*.as") for name in _in_rule(file)}
-    linked = {name for file in (work / "tmp").glob("*.linked") for name in _in_lines(file)}
+    lists = (name for file in (work / "tmp").glob("*.linked") for name in _in_lines(file))
+    linked = {os.path.realpath(build / name) for name in lists if (build / name).is_file()}
     commands = _commands(work)
+    by_linker = files_in(_words_of_commands(commands, "LINK_FLAGS|LINK_LIBRARIES", build), build)
     return FilesRead(
         outside(_place(str(build / name)) for name in compiled),
         # They list their temporary inputs, too, and the assembler names of debugging information.
         outside(os.path.realpath(build / name) for name in assembled if (build / name).is_file()),
-        outside(os.path.realpath(build / name) for name in linked if (build / name).is_file())
-        | outside(files_in(_words_of_commands(commands, "LINK_FLAGS|LINK_LIBRARIES", build), build)),
+        outside(chain(linked, by_linker)),
         outside(files_in(_words_of_commands(commands, "FLAGS", build), build)),
+        {path.removeprefix(f"{own}src/") for path in linked if beginning(path, len(THIN)) == THIN},
     )
 
 
@@ -150,7 +153,7 @@ def _refuse_changed(plan: Plan, found: Headers) -> None:
         )
 
 
-def _refusal(plan: Plan, toolchain: Toolchain, read: FilesRead, unknown: set[str], thin: set[str]) -> BuildError:
+def _refusal(plan: Plan, toolchain: Toolchain, read: FilesRead, unknown: set[str]) -> BuildError:
     loaded = plan.version == LOADED
     remedies = []
     if included := sorted(unknown & (read.compiled | read.assembled)):
@@ -163,9 +166,9 @@ def _refusal(plan: Plan, toolchain: Toolchain, read: FilesRead, unknown: set[str
         remedies.append(f"{where}, by its path; if it is, it was changed meanwhile: try again")
     if unknown & read.options - {*included}:
         remedies.append("write what a file of options has into the flags themselves, or put the file into the package")
-    if thin:
+    if read.thin:
         remedies.append("make an archive that has its members, not only their names: ar rcs, without T")
-    found = sorted(unknown | thin)
+    found = sorted(unknown | read.thin)
     return BuildError(
         f"a file was compiled into {plan.package} that the Plan does not cover, so no change would be noticed",
         required="files that the sources and flags name where they can be found by reading",
