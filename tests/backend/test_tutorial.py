@@ -89,6 +89,7 @@ def write_files(folder: Path) -> None:
         (folder / name).write_text(text.replace("/path/to/", f"{folder}/wheels/"))
 
 
+@pytest.mark.minutes
 @pytest.mark.slow
 def test_the_other_front_ends_take_the_wheel_that_the_page_makes(
     user: dict[str, str | None], index: Index, tmp_path: Path

@@ -125,6 +125,7 @@ def test_flags_of_a_cmakelists_are_read_back_and_counted_unless_the_package_disp
     assert entry.cpu == {}
 
 
+@pytest.mark.minutes
 def test_two_machines_that_share_a_store_each_load_what_their_cpu_runs(tmp_path: Path) -> None:
     """`load` with -march=native: the entry of one is not loaded on the other, which has less."""
     folder = write(tmp_path / "sources")
