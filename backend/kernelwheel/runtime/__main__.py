@@ -72,11 +72,11 @@ def pass_on(package: str, words: list[str], rest: list[str]) -> int:
         )
     path = [each for each in sys.path if each and isinstance(each, str)]
     start = _START.format(path=[*path, str(folder.parent)], interrupted=INTERRUPTED)
-    program = [sys.executable, *compiler_process.options(), "-c", start, package, *words, *rest]
+    program = [sys.executable or "", *compiler_process.options(), "-c", start, package, *words, *rest]
     if os.name == "nt":
         return subprocess.call(program)
     sys.stdout.flush()
-    os.execv(sys.executable, program)
+    os.execv(program[0], program)
 
 
 if __name__ == "__main__":
