@@ -11,12 +11,12 @@ from pathlib import Path
 from .cli import cache_commands, doctor, inspection
 from .cli.installation import package_of
 from .cli.loaded import explanation, has_stored
-from .runtime import cache_commands as own_commands
-from .runtime.__main__ import find_kernels
 from .runtime.doctor import SUMMARY
 from .runtime.errors import IncompatibleArtifactError
 from .runtime.exit_status import INTERRUPTED, Parser, finish
 from .runtime.kernels import Kernels
+from .runtime.kernels_by_name import find_kernels
+from .runtime.own_commands import add_json
 from .version import LOADED
 
 
@@ -81,9 +81,7 @@ def command_line() -> argparse.ArgumentParser:
     cache = commands.add_parser("cache", help="manage the store of compiled kernels")
     of_cache = cache.add_subparsers(dest="cache_command", required=True, metavar="COMMAND")
     commands.add_parser("adopt", add_help=False, help="print the tables of pyproject.toml for a setup.py")
-    about: dict[argparse.ArgumentParser, Callable[[argparse.ArgumentParser], None]] = {
-        for_doctor: own_commands.add_json
-    }
+    about: dict[argparse.ArgumentParser, Callable[[argparse.ArgumentParser], None]] = {for_doctor: add_json}
     for name, each in cache_commands.COMMANDS.items():
         about[of_cache.add_parser(name, help=each.summary, description=each.summary)] = each.declare
     for command, declare in about.items():

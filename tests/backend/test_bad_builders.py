@@ -22,8 +22,8 @@ from kernelwheel import requirements
 from kernelwheel.compiler.toolchain.cuda import decide_cuda
 from kernelwheel.compiler.toolchain.cxx import find_cxx
 from kernelwheel.project.package import read_toml
-from kernelwheel.runtime.inventory import find_damage, take_inventory
 from kernelwheel.runtime.store import Store
+from kernelwheel.store.inventory import find_damage, take_inventory
 from packaging.requirements import Requirement
 from processes import Done, after_mounting, clean_environment, processes_of, run
 from standins import hide_packages, make_cxx, make_program, settings_with

@@ -28,12 +28,13 @@ import contextlib, io, json, sys
 
 sys.path.append(sys.argv[1])
 from drawn_digests import described, drawn_with
+from kernelwheel.__main__ import main  # as `splat inspect`, without a process, which qemu-user cannot start
 from splat import cli
 
 print(json.dumps({"digests": drawn_with([]), **described()}))
-for command in json.loads(sys.argv[2]):
+for run, command in ((cli.main, ["doctor", "--json"]), (main, ["inspect", sys.argv[2], "--json"])):
     with contextlib.redirect_stdout(io.StringIO()) as printed:
-        cli.main(command)
+        run(command)
     print(json.dumps(json.loads(printed.getvalue())))
 """
 
@@ -112,9 +113,8 @@ def on_arm(arm_package: Path) -> list[dict[str, Any]]:
     (wheel,) = arm_package.parent.glob("*.whl")
     both = arm_package.parent / "both.py"
     both.write_text(DRAW_AND_RUN, encoding="utf-8")
-    commands = json.dumps([["doctor", "--json"], ["inspect", str(wheel), "--json"]])
     path = f"PYTHONPATH={arm_package}:{FOLDER}/site:{REPOSITORY}/backend"  # kernelwheel, for `inspect`
-    done = run([*machine, "-E", path, python, both, HELPERS, commands], cwd=arm_package.parent, limit=300)
+    done = run([*machine, "-E", path, python, both, HELPERS, wheel], cwd=arm_package.parent, limit=300)
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 

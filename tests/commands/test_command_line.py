@@ -399,7 +399,7 @@ def test_ctrl_c_in_a_terminal_while_a_video_is_made(tmp_path: Path) -> None:
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("words", [["render", "-o", "out.png"], ["doctor"], ["cache", "list"], SMALL_FIT], ids=" ".join)
+@pytest.mark.parametrize("words", [["render", "-o", "out.png"], ["doctor"], ["cache", "path"], SMALL_FIT], ids=" ".join)
 def test_other_commands_end_without_a_word_of_python_s(tmp_path: Path, words: list[str]) -> None:
     # At the first thing that the command does.
     script = """

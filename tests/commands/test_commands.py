@@ -1,4 +1,4 @@
-"""`splat doctor` and `inspect`: what they say, and their exit status."""
+"""`splat doctor`, and what kernelwheel's `inspect` says of splat's wheel; their exit status."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from zipfile import ZipFile
 import pytest
 import torch
 from command_runs import run
+from kernelwheel.__main__ import main
 
 
 def test_doctor_is_one_page_about_this_machine(capsys: pytest.CaptureFixture[str]) -> None:
@@ -30,16 +31,16 @@ def test_doctor_json_is_one_object(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_inspect_says_what_a_wheel_holds(capsys: pytest.CaptureFixture[str], splat_wheel: Path) -> None:
-    status, out, _ = run(capsys, "inspect", splat_wheel)
-    assert status == 0
+    assert main(["inspect", str(splat_wheel)]) == 0
+    out = capsys.readouterr().out
     assert splat_wheel.name in out
     assert "SASS 7.5 8.0 9.0 10.0 11.0 12.0; PTX 12.0" in out
     assert "verdict: fits this machine" in out
 
 
 def test_inspect_json_is_the_wheel_s_own_manifest(capsys: pytest.CaptureFixture[str], splat_wheel: Path) -> None:
-    status, out, _ = run(capsys, "inspect", splat_wheel, "--json")
-    view = json.loads(out)
+    status = main(["inspect", str(splat_wheel), "--json"])
+    view = json.loads(capsys.readouterr().out)
     with ZipFile(splat_wheel) as archive:
         assert view["manifest"] == json.loads(archive.read("splat/_native/manifest.json"))
     assert (status, view["damage"], view["verdict"]) == (0, [], [])
@@ -55,15 +56,14 @@ def test_inspect_finds_a_library_that_was_changed(
         for name in archive.namelist():
             data = archive.read(name)
             target.writestr(name, data[:-1] + bytes([data[-1] ^ 1]) if name.endswith("libsplat_cpu.so") else data)
-    status, out, _ = run(capsys, "inspect", changed)
-    assert status == 1
-    assert "damaged: libsplat_cpu.so: its sha256 does not match the manifest" in out
+    assert main(["inspect", str(changed)]) == 1
+    assert "damaged: libsplat_cpu.so: its sha256 does not match the manifest" in capsys.readouterr().out
 
 
 def test_inspect_of_a_file_that_is_no_wheel_is_a_finding(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "x.whl").write_bytes(b"not a zip")
-    status, _, err = run(capsys, "inspect", tmp_path / "x.whl")
-    assert status == 1
+    assert main(["inspect", str(tmp_path / "x.whl")]) == 1
+    err = capsys.readouterr().err
     assert "x.whl does not contain compiled kernels" in err
     assert "to fix" in err
 
@@ -74,12 +74,11 @@ def test_inspect_of_a_wheel_without_kernels_is_a_finding(
 ) -> None:
     with ZipFile(tmp_path / "pure.whl", "w") as archive:
         archive.writestr("splat/__init__.py", "")
-    status, _, err = run(capsys, "inspect", tmp_path / "pure.whl")
-    assert status == 1
-    assert "0 files */_native/manifest.json" in err
+    assert main(["inspect", str(tmp_path / "pure.whl")]) == 1
+    assert "0 files */_native/manifest.json" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("arguments", [["inspect", "/no/such.whl"], ["inspect"], ["nonsense"], [], ["doctor", "--x"]])
+@pytest.mark.parametrize("arguments", [["nonsense"], [], ["doctor", "--x"]])
 def test_wrong_usage_has_exit_status_2(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
     status, _, err = run(capsys, *arguments)
     assert status == 2

@@ -1,4 +1,4 @@
-"""The `cache` commands of any package: the loader's, and build, explain, prune, export, import.
+"""The `cache` commands of any package: list, verify, build, explain, prune, export, import, and the loader's.
 
 Exit status: 0 for success, 1 for a finding or an error, 2 for wrong usage.
 """
@@ -12,18 +12,56 @@ import time
 from pathlib import Path
 
 from ..project import arch_choice
-from ..runtime import cache_commands, progress
+from ..runtime import own_commands, progress
 from ..runtime.artifact import Artifact
-from ..runtime.cache_commands import OF_KERNELWHEEL, Command, add_json, show, show_cleaning
+from ..runtime.doctor import targets_text
 from ..runtime.errors import IncompatibleArtifactError, SettingsError, command
 from ..runtime.kernels import Kernels
-from ..runtime.presentation import size_text, targets_text
+from ..runtime.own_commands import OF_KERNELWHEEL, Command, add_json, show, show_cleaning, size_text
 from ..runtime.selection import Request, against
 from ..runtime.store_lock import DAY
 from ..store import pruning, transfer
+from ..store.inventory import take_inventory
 from ..store.pruning import Policy
+from ..store.verification import verify_entries
 from . import cache_build, explain
+from .entry_text import entry_text, view_entry
 from .inspection import existing_file
+
+
+def _list(args: argparse.Namespace, kernels: Kernels) -> int:
+    kernels.probe_gpus()
+    package = kernels.installed
+    stores, lines, finding = [], [], False
+    for store in package.stores():
+        seen = take_inventory(store)
+        entries = [view_entry(entry, kernels.host, package.wanted) for entry in seen.entries]
+        refused = [str(error) for error in seen.refused]
+        stores.append({"folder": str(store.folder), "own": store.own, "entries": entries, "refused": refused})
+        lines.append(f"{store.folder}{'' if store.own else ' (read-only)'}")
+        lines += [f"  {entry_text(entry)}" for entry in entries] or ["  nothing"]
+        lines += refused
+        finding = finding or bool(refused) or any(entry["damage"] or entry["unread"] for entry in entries)
+    show(args, {"package": package.package, "version": package.version, "stores": stores}, "\n".join(lines))
+    return int(finding)
+
+
+def _verify(args: argparse.Namespace, kernels: Kernels) -> int:
+    count, damaged, refused = 0, [], []
+    for store in kernels.installed.stores():
+        seen, found = verify_entries(store)
+        count += len(seen.entries)
+        refused += [str(error) for error in seen.refused]
+        damaged += [
+            {"folder": str(d.entry.folder), "damage": d.damage, "moved": str(d.moved) if d.moved else None}
+            for d in found
+        ]
+    lines = [f"{count - len(damaged)} of {count} entries are intact", *refused]
+    for each in damaged:
+        lines += [f"damaged: {each['folder']}", f"  {each['damage']}"]
+        lines.append(f"  {'moved to ' + each['moved'] if each['moved'] else 'left in place'}")
+    show(args, {"checked": count, "damaged": damaged, "refused": refused}, "\n".join(lines))
+    return 1 if damaged or refused else 0
 
 
 def _build(args: argparse.Namespace, kernels: Kernels) -> int:
@@ -144,7 +182,9 @@ def _import_options(parser: argparse.ArgumentParser) -> None:
 
 
 COMMANDS = {
-    **cache_commands.COMMANDS,
+    **own_commands.COMMANDS,
+    "list": Command(_list, OF_KERNELWHEEL["list"]),
+    "verify": Command(_verify, OF_KERNELWHEEL["verify"]),
     "build": Command(_build, OF_KERNELWHEEL["build"], _build_options),
     "explain": Command(explain.run, OF_KERNELWHEEL["explain"], _build_options),
     "prune": Command(_prune, OF_KERNELWHEEL["prune"], _prune_options),

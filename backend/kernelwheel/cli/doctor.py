@@ -3,34 +3,43 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from ..runtime.compile_into_store import compile_request
 from ..runtime.doctor import (
+    Finding,
     damage,
     failures,
     findings_text,
     if_compiled,
     kernels_text,
-    look_at_stores,
     machine_text,
+    next_text,
+    of_error,
     predict_calls,
-    require_store,
+    rows_text,
+    view_selection,
 )
-from ..runtime.errors import BuildError, KernelWheelError, from_json
+from ..runtime.errors import BuildError, KernelWheelError, StoreError, command, from_json
 from ..runtime.host import Host
 from ..runtime.installed import InstalledPackage
 from ..runtime.kernels import Kernels
-from ..runtime.presentation import call_row, rows_text, view_selection
+from ..runtime.places import temporary_guard
+from ..runtime.platforms import require_supported
 from ..runtime.request import CompileRequest
 from ..runtime.selection import Request, Selection
+from ..runtime.store import Store
+from ..store.inventory import UNREADABLE, find_damage, take_inventory
 from . import installation
 from .cache_build import preview
+from .entry_text import entry_text, view_entry
 from .installation import Installation
 from .manifest_text import manifest_text, settings_text
 
@@ -64,6 +73,45 @@ def examine(kernels: Kernels, environ: Mapping[str, str], path: Sequence[str]) -
     }
 
 
+def look_at_stores(package: InstalledPackage, host: Host) -> tuple[list[dict[str, Any]], list[Finding]]:
+    """The stores with their entries, as plain JSON values, and what is wrong with them."""
+    try:
+        stores = list(package.stores())
+        wanted = package.wanted
+    except KernelWheelError as error:  # the settings cannot be read, or no cache folder can be determined
+        return [], [of_error(error)]
+    if not stores:
+        return [], []
+    views, findings = [], list(_open_to_others(package.package, stores))
+    for store in stores:
+        seen = take_inventory(store)
+        for entry in seen.entries:
+            try:
+                damaged = find_damage(entry)
+            except UNREADABLE as error:
+                findings.append(of_error(error))
+                continue
+            if damaged:
+                verify = f"move it to quarantine: {command(package.package, 'cache verify')}"
+                findings.append(Finding("a damaged entry in the store", f"{entry.folder}: {damaged}", verify))
+        for refusal in map(of_error, seen.refused):
+            findings += [refusal] if refusal not in findings else []
+        entries = [view_entry(entry, host, wanted) for entry in seen.entries]
+        views.append({"folder": str(store.folder), "own": store.own, "entries": entries})
+    return views, findings
+
+
+def _open_to_others(package: str, stores: Sequence[Store]) -> Iterator[Finding]:
+    """The cache folders and temporary folder that other users could change, even if they are empty."""
+    for guard in (*(store.guard for store in stores), temporary_guard(package, stores[-1].trust)):
+        try:
+            guard.check(guard.folder)
+        except StoreError as error:
+            yield of_error(error)
+        except OSError:  # it does not exist, and its parents are safe; or the inventory reports the error
+            continue
+
+
 def predict(package: InstalledPackage, host: Host) -> tuple[list[Selection], Mapping[str, Any] | None]:
     """What the next calls do, and what this machine compiles with, as the compiler says; nothing is compiled.
 
@@ -87,10 +135,27 @@ def predict(package: InstalledPackage, host: Host) -> tuple[list[Selection], Map
     return predicted, found["toolchain"]
 
 
+def _require_store(package: InstalledPackage) -> None:
+    """Raise the error for a store that what is compiled could not be put into, as far as is seen without making it."""
+    require_supported()
+    store = package.own_store()
+    try:
+        with suppress(FileNotFoundError):
+            store.guard.check(store.root / ".work")
+        for folder in (store.root, store.root / ".work"):
+            there = next(place for place in (folder, *folder.parents) if place.exists())
+            if not os.access(there, os.W_OK | os.X_OK, effective_ids=True):
+                if os.statvfs(there).f_flag & os.ST_RDONLY:
+                    raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(there))
+                raise PermissionError(errno.EACCES, "this user may not make files here", str(there))
+    except OSError as error:
+        raise store.unwritable(error) from error
+
+
 def _ask(package: InstalledPackage, host: Host, request: Request) -> CompileRequest | KernelWheelError:
     """What the compiler would be asked, or what prevents that."""
     try:
-        require_store(package)
+        _require_store(package)
         return compile_request(package, host, request, package.settings)
     except KernelWheelError as error:
         return error
@@ -129,8 +194,11 @@ def page(view: Mapping[str, Any], kernels: Kernels) -> str:
         lines += ["and compiles with", _toolchain_text(view["toolchain"]), ""]
     if kernels.installed.manifest:
         lines += [manifest_text(kernels.installed.manifest), ""]
-    lines += kernels_text(view, kernels)
-    lines += ["", "The next call", rows_text([call_row(each) for each in view["next"]])]
+    lines += kernels_text(kernels)
+    for store in view["stores"]:
+        lines += ["", f"{'The store' if store['own'] else 'A read-only store'} {store['folder']}"]
+        lines += [f"  {entry_text(entry)}" for entry in store["entries"]] or ["  nothing"]
+    lines += ["", *next_text(view)]
     lines += ["", "Settings", rows_text([("", settings_text(view["settings"]))])]
     if view["variables"]:
         lines += ["", "Set in the environment", rows_text(list(view["variables"].items()))]

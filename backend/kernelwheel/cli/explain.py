@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..runtime.artifact import Artifact
-from ..runtime.cache_commands import show
 from ..runtime.compatible import Mismatch
 from ..runtime.compile_into_store import compile_request
 from ..runtime.errors import KernelWheelError, from_json
 from ..runtime.find import predict
 from ..runtime.host import Host
 from ..runtime.installed import InstalledPackage
-from ..runtime.inventory import take_inventory
 from ..runtime.kernels import Kernels
+from ..runtime.own_commands import show
 from ..runtime.selection import Request, against
 from ..runtime.settings import Settings
+from ..store.inventory import take_inventory
 from . import cache_build
 
 

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from ..runtime import host as hosts
 from ..runtime.compatible import Mismatch, check
+from ..runtime.doctor import verdict_text
 from ..runtime.errors import IncompatibleArtifactError, UnreadableArtifactError, printable
 from ..runtime.manifest import Manifest
-from ..runtime.presentation import verdict_text
 from ..store import archive, manifest_file
 from .manifest_text import manifest_text
 

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from ..runtime import manifest as manifests
 from ..runtime.artifact import Artifact
+from ..runtime.clearing import clean_builds
 from ..runtime.content import Content, without_cuda
 from ..runtime.errors import IncompatibleArtifactError, KernelWheelError, StoreError
-from ..runtime.maintenance import BUILDS_ARE_KEPT, clean_builds
 from ..runtime.manifest import Manifest
 from ..runtime.places import stores, trust_of
 from ..runtime.platforms import platform_name
@@ -19,6 +19,7 @@ from ..runtime.progress import Say
 from ..runtime.request import CompileAnswer
 from ..runtime.store import Store
 from ..runtime.store_lock import making, sign
+from ..store.pruning import BUILDS_ARE_KEPT
 from ..store.publishing import intact_entry, publish
 from .compile import compile_plan, decisions
 from .compile_job import CompileJob

@@ -76,8 +76,8 @@ def _descriptions(contents: Contents, metadata: str, name: str) -> Iterator[tupl
 
 def runtime_files(folder: str) -> Iterator[tuple[str, bytes]]:
     """The files of the loader, below `folder` in a wheel."""
-    for path in sorted(RUNTIME.glob("*.py")):
-        yield f"{folder}/{path.name}", path.read_bytes()
+    for path in sorted(RUNTIME.rglob("*.py")):
+        yield f"{folder}/{path.relative_to(RUNTIME).as_posix()}", path.read_bytes()
 
 
 def add_artifact(pure: Path, destination: Path, contents: Contents) -> str:

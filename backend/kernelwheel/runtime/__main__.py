@@ -1,23 +1,27 @@
-"""`python -m <package>._kernelwheel COMMAND`: `doctor`, and `cache` as far as it takes no compiler."""
+"""`python -m <package>._kernelwheel COMMAND`: `doctor`, `cache path` and `cache clear`; the rest is kernelwheel's."""
 
 from __future__ import annotations
 
-import importlib.metadata
+import os
+import subprocess
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
-from importlib import import_module
-from importlib.util import find_spec
-from pathlib import Path
 
-from . import cache_commands, compiler_process, doctor
-from .errors import IncompatibleArtifactError, command
+from . import compiler_process, doctor, own_commands
+from .errors import INSTALL_COMPILER, IncompatibleArtifactError, command
 from .exit_status import INTERRUPTED, Parser, finish
-from .files import is_file, is_folder
-from .kernels import Kernels
-from .manifest import FILE
+from .kernels_by_name import find_kernels
 from .platforms import require_supported
-from .sources import editable_name, package_path
+
+# Kernelwheel's command, in a process of this one's folders of modules: with the name of the package and its words.
+_START = """import sys
+sys.path[:] = {path!a}
+try:
+    from kernelwheel.__main__ import main
+    sys.exit(main(sys.argv[2:], sys.argv[1]))
+except KeyboardInterrupt:
+    sys.exit({interrupted})
+"""
 
 
 def main(package: str, arguments: Sequence[str]) -> int:
@@ -31,68 +35,48 @@ def run(package: str, arguments: Sequence[str], program: str) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("inspect", add_help=False, help="show what a wheel contains (by kernelwheel)")
     for_doctor = commands.add_parser("doctor", help=doctor.SUMMARY, description=doctor.SUMMARY)
-    cache_commands.add_json(for_doctor)
+    own_commands.add_json(for_doctor)
     cache = commands.add_parser("cache", help="manage the store of compiled kernels")
     of_cache = cache.add_subparsers(dest="cache_command", required=True, metavar="COMMAND")
-    for name, each in cache_commands.COMMANDS.items():
+    for name, each in own_commands.COMMANDS.items():
         each.declare(of_cache.add_parser(name, help=each.summary, description=each.summary))
-    for name, summary in cache_commands.OF_KERNELWHEEL.items():
+    for name, summary in own_commands.OF_KERNELWHEEL.items():
         of_cache.add_parser(name, add_help=False, help=f"{summary} (by kernelwheel)")
     args, rest = parser.parse_known_args(arguments)
     if args.command == "cache":
         require_supported()
-    if args.command == "inspect" or (args.command == "cache" and args.cache_command in cache_commands.OF_KERNELWHEEL):
-        compiler_process.program()  # raises where kernelwheel is not installed
-        words = ["inspect", *rest] if args.command == "inspect" else ["cache", args.cache_command, package, *rest]
-        return int(import_module("kernelwheel.__main__").main(words, package))  # its errors are other classes than ours
+    if args.command == "inspect":
+        return pass_on(package, ["inspect"], rest)
+    if args.command == "cache" and args.cache_command in own_commands.OF_KERNELWHEEL:
+        return pass_on(package, ["cache", args.cache_command], [package, *rest])
     if rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     kernels = find_kernels(package)
     if args.command == "doctor":
         return doctor.run(args, kernels)
-    return cache_commands.COMMANDS[args.cache_command].run(args, kernels)
+    return own_commands.COMMANDS[args.cache_command].run(args, kernels)
 
 
-def find_kernels(package: str) -> Kernels:
-    """The `Kernels` that a package has constructed in this process, or equal ones.
+def pass_on(package: str, words: list[str], rest: list[str]) -> int:
+    """Run a command of kernelwheel's, with the same Python and streams; returns its exit status.
 
-    It is imported only if no distribution says its version, as in a checkout on PYTHONPATH.
+    Except on Windows, this process becomes that one, so that what interrupts or ends it has nothing else to end.
     """
-    if package in Kernels.constructed:
-        return Kernels.constructed[package]
-    spec = None
-    with suppress(ImportError, ValueError):  # of a package above it; ValueError: no name of a package
-        spec = find_spec(package)
-    folders = [Path(folder) for folder in spec.submodule_search_locations or ()] if spec else []
-    versions = _versions(package) or (_own_version(package) if folders else {})
-    if len(versions) != 1 or not folders:
+    folder = compiler_process.kernelwheel()
+    if folder is None:
         raise IncompatibleArtifactError(
-            f"the kernels of {package} are not known",
-            required=f"an installed package {package} that was built with kernelwheel, from one distribution",
-            found=", ".join(sorted(versions)) or f"no {'distribution that has' if folders else 'package'} {package}",
-            remedies=[f"check the name and the environment: {sys.executable} -c 'import {package}'"],
+            f"{' '.join(words)} is a command of kernelwheel, which is not installed",
+            required="kernelwheel, which compiles kernels, and reports on them",
+            found=f"no kernelwheel in {sys.prefix}",
+            remedies=[INSTALL_COMPILER],
         )
-    natives = [folder / "_native" for folder in folders]
-    native = next((each for each in natives if is_folder(each) and is_file(each / FILE)), natives[0])
-    (version,) = versions.values()
-    return Kernels(package, version, native)
-
-
-def _own_version(package: str) -> dict[str, str]:
-    import_module(package)
-    own = getattr(sys.modules.get(f"{package}._kernelwheel.kernels"), "Kernels", None)
-    return {package: own.constructed[package].installed.version} if own and package in own.constructed else {}
-
-
-def _versions(package: str) -> dict[str, str]:
-    """The versions of the distributions that have a package's kernels, or the loader of its editable install."""
-    named = (f"{package_path(package)}/_native/{FILE}", f"{editable_name(package)}.pth")
-    found = {}
-    for each in importlib.metadata.distributions():
-        files = f"\n{each.read_text('RECORD')}"
-        if any(f"\n{name}," in files for name in named):
-            found[str(each.metadata["Name"])] = each.version
-    return found
+    path = [each for each in sys.path if each and isinstance(each, str)]
+    start = _START.format(path=[*path, str(folder.parent)], interrupted=INTERRUPTED)
+    program = [sys.executable or "", *compiler_process.options(), "-c", start, package, *words, *rest]
+    if os.name == "nt":
+        return subprocess.call(program)
+    sys.stdout.flush()
+    os.execv(program[0], program)
 
 
 if __name__ == "__main__":

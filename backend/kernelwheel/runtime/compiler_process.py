@@ -69,21 +69,27 @@ def send(
 
 
 def program() -> Path:
-    """The compiler's file, in the kernelwheel that this Python would import; it is not imported here."""
-    from importlib.util import find_spec
-
-    beside = Path(__file__).parent.with_name("compiler") / "__main__.py"
-    if beside.is_file():  # this loader is kernelwheel's own, as in an editable install of a checkout with kernelwheel
-        return beside
-    spec = find_spec("kernelwheel")
-    if spec is None or not spec.origin:
+    """The compiler's file."""
+    folder = kernelwheel()
+    if folder is None:
         raise BuildError(
             "kernels cannot be compiled here: the compiler is not installed",
             required="kernelwheel, which compiles kernels",
             found=f"no kernelwheel in {sys.prefix}",
             remedies=[INSTALL_COMPILER, "or install a wheel that was built for this machine"],
         )
-    return Path(spec.origin).parent / "compiler" / "__main__.py"
+    return folder / "compiler" / "__main__.py"
+
+
+def kernelwheel() -> Path | None:
+    """The folder of the kernelwheel that this Python would import, if there is one; it is not imported here."""
+    from importlib.util import find_spec
+
+    beside = Path(__file__).parent.parent
+    if (beside / "compiler" / "__main__.py").is_file():  # kernelwheel's own loader, as in an editable install with it
+        return beside
+    spec = find_spec("kernelwheel")
+    return Path(spec.origin).parent if spec and spec.origin else None
 
 
 def _start(environ: Mapping[str, str], inherited: tuple[int, ...]) -> subprocess.Popen[bytes]:

@@ -1,31 +1,25 @@
-"""The report of `doctor`: this machine, the package's kernels, its stores, and what the next call does."""
+"""The report of `doctor` on one page: this machine, the package's kernels, and what the next call does."""
 
 from __future__ import annotations
 
 import argparse
-import errno
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from .artifact import Artifact
+from .compatible import Mismatch
 from .compiler_process import program
-from .errors import IncompatibleArtifactError, KernelWheelError, StoreError, command, printable
+from .errors import INSTALL_COMPILER, IncompatibleArtifactError, KernelWheelError, printable
 from .find import predict
 from .host import Host
 from .installed import InstalledPackage
-from .inventory import UNREADABLE, find_damage, take_inventory
 from .kernels import Kernels
 from .loading import needed_for
-from .places import temporary_guard
-from .platforms import require_supported
-from .presentation import call_row, entry_text, rows_text, targets_text, verdict_text, view_entry, view_selection
+from .manifest import Manifest
 from .record import Record
 from .selection import Request, Selection, failed
-from .store import Store
 
 SUMMARY = "show what is installed, what this machine has, and whether they fit"
 
@@ -59,47 +53,26 @@ def examine(kernels: Kernels) -> dict[str, Any]:
     """What `doctor` reports, as plain JSON values; `findings` are what a person should act on. The GPUs are probed."""
     kernels.probe_gpus()
     package, host = kernels.installed, kernels.host
-    stores, findings = look_at_stores(package, host)
     calls = next_calls(package, host)
-    findings = [*damage(package), *findings, *failures(calls, host)]
     return {
         **kernels.info(),
-        "stores": stores,
         "next": [view_selection(each) for each in calls],
-        "findings": [finding._asdict() for finding in findings],
+        "findings": [each._asdict() for each in (*damage(package), *bad_settings(package), *failures(calls, host))],
     }
 
 
 def next_calls(package: InstalledPackage, host: Host) -> list[Selection]:
     """What the next call on the CPU does, and on each compute capability among the visible GPUs.
 
-    A compile is predicted to fail where kernelwheel is not installed, or nothing could be stored; what else it lacks,
-    such as compilers, kernelwheel's own `doctor` looks for.
+    A compile is predicted to fail where kernelwheel is not installed. What else it may lack, such as compilers or a
+    store that can be written to, kernelwheel's own `doctor` looks for.
     """
     obstacle = None
     try:
-        require_store(package)
         program()
     except KernelWheelError as error:
         obstacle = error
     return [if_compiled(expected, obstacle) for expected in predict_calls(package, host)]
-
-
-def require_store(package: InstalledPackage) -> None:
-    """Raise the error for a store that what is compiled could not be put into, as far as is seen without making it."""
-    require_supported()
-    store = package.own_store()
-    try:
-        with suppress(FileNotFoundError):
-            store.guard.check(store.root / ".work")
-        for folder in (store.root, store.root / ".work"):
-            there = next(place for place in (folder, *folder.parents) if place.exists())
-            if not os.access(there, os.W_OK | os.X_OK, effective_ids=True):
-                if os.statvfs(there).f_flag & os.ST_RDONLY:
-                    raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(there))
-                raise PermissionError(errno.EACCES, "this user may not make files here", str(there))
-    except OSError as error:
-        raise store.unwritable(error) from error
 
 
 def predict_calls(package: InstalledPackage, host: Host) -> list[Selection]:
@@ -140,50 +113,18 @@ def damage(package: InstalledPackage) -> Iterator[Finding]:
         yield of_error(error)
 
 
-def look_at_stores(package: InstalledPackage, host: Host) -> tuple[list[dict[str, Any]], list[Finding]]:
-    """The stores with their entries, as plain JSON values, and what is wrong with them."""
+def bad_settings(package: InstalledPackage) -> Iterator[Finding]:
+    """The settings if they cannot be read, or the lack of a cache folder."""
     try:
-        stores = list(package.stores())
-        wanted = package.wanted
-    except KernelWheelError as error:  # the settings cannot be read, or no cache folder can be determined
-        return [], [of_error(error)]
-    if not stores:
-        return [], []
-    views, findings = [], list(_open_to_others(package.package, stores))
-    for store in stores:
-        seen = take_inventory(store)
-        for entry in seen.entries:
-            try:
-                damaged = find_damage(entry)
-            except UNREADABLE as error:
-                findings.append(of_error(error))
-                continue
-            if damaged:
-                verify = f"move it to quarantine: {command(package.package, 'cache verify')}"
-                findings.append(Finding("a damaged entry in the store", f"{entry.folder}: {damaged}", verify))
-        for refusal in map(of_error, seen.refused):
-            findings += [refusal] if refusal not in findings else []
-        entries = [view_entry(entry, host, wanted) for entry in seen.entries]
-        views.append({"folder": str(store.folder), "own": store.own, "entries": entries})
-    return views, findings
-
-
-def _open_to_others(package: str, stores: Sequence[Store]) -> Iterator[Finding]:
-    """The cache folders and temporary folder that other users could change, even if they are empty."""
-    for guard in (*(store.guard for store in stores), temporary_guard(package, stores[-1].trust)):
-        try:
-            guard.check(guard.folder)
-        except StoreError as error:
-            yield of_error(error)
-        except OSError:  # it does not exist, and its parents are safe; or the inventory reports the error
-            continue
+        _ = package.settings, package.own_store()
+    except KernelWheelError as error:
+        yield of_error(error)
 
 
 def page(view: Mapping[str, Any], kernels: Kernels) -> str:
     """The report as text."""
-    lines = [*machine_text(kernels.host), "", *kernels_text(view, kernels)]
-    lines += ["", "The next call", rows_text([call_row(each) for each in view["next"]])]
-    return "\n".join([*lines, "", *findings_text(view)])
+    lines = [*machine_text(kernels.host), "", *kernels_text(kernels), "", *next_text(view), "", *findings_text(view)]
+    return "\n".join([*lines, "", *more_text(kernels.installed.package)])
 
 
 def machine_text(host: Host) -> list[str]:
@@ -198,23 +139,93 @@ def machine_text(host: Host) -> list[str]:
     return ["This machine has", rows_text(runs)]
 
 
-def kernels_text(view: Mapping[str, Any], kernels: Kernels) -> list[str]:
-    """The package's own kernels, whether they fit, and the entries of its stores."""
-    package, host = kernels.installed, kernels.host
+def kernels_text(kernels: Kernels) -> list[str]:
+    """The package's own kernels, and whether they fit."""
+    package = kernels.installed
     lines = [f"{package.package} {package.version}: {package.folder}"]
     if package.manifest:
         built = targets_text(package.manifest)
         rows = rows_text([("fingerprint", package.manifest.fingerprint), ("kernels", built)])
-        lines += [rows, verdict_text(package.mismatches(host))]
+        lines += [rows, verdict_text(package.mismatches(kernels.host))]
     elif not package.damage:
         lines.append(f"  {package.no_artifact().found}")
-    for store in view["stores"]:
-        lines += ["", f"{'The store' if store['own'] else 'A read-only store'} {store['folder']}"]
-        lines += [f"  {entry_text(entry)}" for entry in store["entries"]] or ["  nothing"]
     return lines
+
+
+def next_text(view: Mapping[str, Any]) -> list[str]:
+    """What the next calls do, under a heading."""
+    return ["The next call", rows_text([call_row(each) for each in view["next"]])]
 
 
 def findings_text(view: Mapping[str, Any]) -> list[str]:
     """The findings, under a heading."""
     heading = "Findings" if view["findings"] else "No findings"
     return [heading, *(str(Finding(**finding)) for finding in view["findings"])]
+
+
+def more_text(package: str) -> list[str]:
+    """Where the long report is, and how to get what makes it."""
+    lines = ["Stores, compilers, the installation, settings", f"  python -m kernelwheel doctor {package}"]
+    try:
+        program()
+    except KernelWheelError:
+        lines.append(f"  which needs kernelwheel: {INSTALL_COMPILER}")
+    return lines
+
+
+def view_selection(selection: Selection) -> dict[str, Any]:
+    """What a call does, as plain JSON values; `capability` is that of the call's GPU."""
+    capability = selection.request.capability
+    return {
+        "device": selection.request.device,
+        "outcome": selection.outcome,
+        "because": selection.because,
+        "artifact": str(selection.artifact.folder) if selection.artifact else None,
+        "remedies": list(selection.error.remedies) if selection.error else [],
+        "capability": "{}.{}".format(*capability) if capability else None,
+    }
+
+
+def call_row(expected: Mapping[str, Any]) -> tuple[str, str]:
+    """A row for what the next call on a device type does."""
+    device = expected["device"].upper() + (f" {expected['capability']}" if expected.get("capability") else "")
+    words = {"load": "loads", "compile": "compiles, then loads", "fail": "fails"}
+    where = f" ({expected['artifact']})" if expected["artifact"] else ""
+    return device, f"{words[expected['outcome']]}: {expected['because']}{where}"
+
+
+def verdict_text(mismatches: Sequence[Mismatch]) -> str:
+    """Mismatches as text: one line if there are none, otherwise each mismatch with its remedy."""
+    if not mismatches:
+        return "verdict: fits this machine"
+    lines = ["verdict: does not fit this machine"]
+    for mismatch in mismatches:
+        scope = "all kernels" if mismatch.device == "cpu" else "CUDA kernels"
+        lines += [
+            f"  {mismatch.dimension} ({scope})",
+            f"    required: {mismatch.required}",
+            f"    found:    {mismatch.found}",
+            f"    to fix:   {mismatch.remedy}",
+        ]
+    return "\n".join(lines)
+
+
+def targets_text(manifest: Manifest) -> str:
+    """The targets of an Artifact's kernels: `CPU`, or `CPU; CUDA 13.0: SASS 8.0 9.0, PTX 9.0`."""
+    cuda = [
+        f"SASS {' '.join(library.sass) or 'none'}, PTX {' '.join(library.ptx) or 'none'}"
+        for library in manifest.libraries_for("cuda")
+    ]
+    if manifest.left_out:
+        return f"CPU, without {', '.join(manifest.left_out)}"
+    return f"CPU; CUDA {manifest.requires.driver}: {'; '.join(cuda)}" if cuda else "CPU"
+
+
+def rows_text(rows: Sequence[tuple[str, str]]) -> str:
+    """Two columns, names and values; a value may have several lines."""
+    width = max(len(name) for name, _ in rows)
+    lines = []
+    for name, value in rows:
+        first, *rest = str(value).splitlines() or [""]
+        lines += [f"  {name:<{width}}  {first}", *(f"  {'':<{width}}  {line}" for line in rest)]
+    return "\n".join(lines)

@@ -25,7 +25,7 @@ VARIABLE = "environment variable"
 EVERYONE = "everyone"  # a value of trusted-owners
 Cuda = Literal["on", "off", "auto"]
 Jit = Literal["auto", "never", "always"]
-# What an option decides; it names the part of the Plan that it gets into (runtime/content.py, compiler/plan.py).
+# What an option decides; it names the part of the Plan that it gets into (content.py, compiler/plan.py).
 # content: what is compiled, and how. Its value is in the Plan; kernels with another value are other kernels.
 # target: what it is compiled for, which a machine is asked about. What came of it is in the Plan.
 # tools: where the compilers are. The Plan has what they are; the manifest records only the origin, as the value is a

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..runtime.inventory import Entry, take_inventory, versions
-from ..runtime.maintenance import BUILDS_ARE_KEPT, Cleaning, clean, clean_builds, together
+from ..runtime.clearing import Cleaning, clean, clean_builds, together, versions
 from ..runtime.store import Store
 from ..runtime.store_lock import DAY
+from .inventory import Entry, take_inventory
+
+BUILDS_ARE_KEPT = 30 * DAY
 
 
 @dataclass(frozen=True)
@@ -46,4 +48,4 @@ def prune(store: Store, policy: Policy, now: float) -> Cleaning:
     reasons = choose(take_inventory(store).entries, store.version, policy, now)
     age = BUILDS_ARE_KEPT if policy.older_than is None else policy.older_than
     builds = clean_builds(store, now - age, f"not used for {int(age / DAY)} days")
-    return together(clean(versions(store), reasons), builds)
+    return together(clean(versions(store), lambda entry: reasons.get(entry, "")), builds)

@@ -19,11 +19,11 @@ from builds import TORCH, needs_cpu_torch, needs_cuda_torch
 from kept import fill, kernels_of, relabel
 from kernelwheel.cli import doctor
 from kernelwheel.cli import installation as installations
+from kernelwheel.cli.entry_text import entry_text
 from kernelwheel.cli.installation import Installation
 from kernelwheel.runtime import Kernels
 from kernelwheel.runtime.errors import REINSTALL
 from kernelwheel.runtime.manifest import Library
-from kernelwheel.runtime.presentation import entry_text
 from kernelwheel.runtime.store import Store
 from samples import sample
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import shutil
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -25,6 +28,17 @@ pytestmark = [pytest.mark.slow, pytest.mark.once]
 
 OWN = tuple(shlex.split(command("tiny"))[1:])
 ANY = ("-m", "kernelwheel")
+# As soon as kernelwheel's command looks for the package
+SAY_AND_WAIT = """
+import os, sys, time
+class Finder:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name == "tiny" and "kernelwheel.__main__" in sys.modules:
+            print(os.getpid(), flush=True)
+            time.sleep(60)
+sys.meta_path.insert(0, Finder)
+"""
 
 
 def call(user: Editable, *words: str | Path, **env: str) -> Done:
@@ -65,32 +79,28 @@ def test_the_commands_are_about_the_package(
     assert [entry["fits"] for entry in entries] == [True]
     assert (view["package"], view["version"]) == ("tiny", "1.2.3")
     assert list(view["loaded"]) == (["cpu"] if start == OWN else [])  # the other one does not import the package
-    assert view["stores"][-1]["folder"] == str(compiled.cache)
+    assert ("stores" in view) == (start == ANY)  # what they hold is reported by kernelwheel
     assert [call["outcome"] for call in view["next"] if call["device"] == "cpu"] == ["load"]
 
 
-def of_another_version(user: Editable) -> Path:
-    """A library in the user's cache that an import of this version does not look at."""
-    (entry,) = (path.parent for path in user.store.root.glob("*/manifest.json"))
-    return fill(Store(user.cache, "tiny", "1.2.2"), entry).folder / "libtiny_cpu.so"
-
-
 @needs_cpu_torch  # the entry has CPU kernels alone
-def test_doctor_prints_its_page_and_its_status_says_whether_something_needs_attention(compiled: Editable) -> None:
-    library = of_another_version(compiled)
+def test_doctor_prints_one_page_and_its_status_says_whether_something_needs_attention(compiled: Editable) -> None:
     good = call(compiled, *OWN, "doctor")
-    library.write_bytes(b"x")
-    bad = call(compiled, *OWN, "doctor")
+    bad = call(compiled, *OWN, "doctor", TINY_JIT="sometimes")
 
     assert "This machine has\n" in good.stdout
     assert (good.returncode, "\nNo findings\n" in good.stdout) == (0, True)
     assert (bad.returncode, "\nFindings\n" in bad.stdout) == (1, True)
+    assert good.stdout.endswith("\n  python -m kernelwheel doctor tiny\n")
+    assert good.stdout.count("\n") < 20
 
 
-def test_what_an_error_advises_can_be_run(compiled: Editable) -> None:
-    library = of_another_version(compiled)
+def test_what_doctor_advises_can_be_run(compiled: Editable) -> None:
+    (entry,) = (path.parent for path in compiled.store.root.glob("*/manifest.json"))
+    library = fill(Store(compiled.cache, "tiny", "1.2.2"), entry).folder / "libtiny_cpu.so"
     library.write_bytes(b"x")
-    (advice,) = re.findall(r"to quarantine: python (.*)", call(compiled, *OWN, "doctor").stdout)
+    (longer,) = re.findall(r"\n  python (.*)", call(compiled, *OWN, "doctor").stdout)
+    (advice,) = re.findall(r"to quarantine: python (.*)", call(compiled, *shlex.split(longer)).stdout)
 
     done = call(compiled, *shlex.split(advice))
 
@@ -99,15 +109,33 @@ def test_what_an_error_advises_can_be_run(compiled: Editable) -> None:
     assert not library.exists()
 
 
-def test_what_takes_a_compiler_is_asked_of_kernelwheel(compiled: Editable) -> None:
+def test_the_other_commands_are_passed_on_to_kernelwheel_or_say_how_to_install_it(compiled: Editable) -> None:
     done = json.loads(succeed(compiled, *OWN, "cache", "build", "--cuda", "off", "--json"))
-    words, hidden = [sys.executable, *OWN, "cache", "build"], hide_packages(compiled.folder / "hidden", "kernelwheel")
+    words, hidden = [sys.executable, *OWN, "cache", "list"], hide_packages(compiled.folder / "hidden", "kernelwheel")
     env = {**compiled.environment, **hidden, "PYTHONPATH": f"{hidden['PYTHONPATH']}:{compiled.checkout}"}
     without = run(words, cwd=compiled.folder, env=env, check=False)
+    page = run([*words[:-2], "doctor"], cwd=compiled.folder, env=env, check=False).stdout
 
     assert (done["compiled"], done["kernels"]) == (False, "CPU")
-    assert "kernels cannot be compiled here: the compiler is not installed" in message(without)
+    assert message(without).startswith("tiny: cache list is a command of kernelwheel, which is not installed\n")
     assert f"to fix:    {INSTALL_COMPILER}\n" in without.stderr
+    assert page.endswith(f"\n  which needs kernelwheel: {INSTALL_COMPILER}\n")
+
+
+def test_a_command_that_is_passed_on_is_interrupted_as_one_process(compiled: Editable, tmp_path: Path) -> None:
+    """It has this process's number, so that whoever ends or watches this one has that one."""
+    (tmp_path / "sitecustomize.py").write_text(SAY_AND_WAIT)
+    environ = {**compiled.environment, "PYTHONPATH": f"{tmp_path}:{compiled.checkout}:{BACKEND}"}
+    words = [sys.executable, *OWN, "cache", "list"]
+    with subprocess.Popen(
+        words, cwd=compiled.folder, env={**os.environ, **environ}, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert int(process.stdout.readline()) == process.pid
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=60)
+
+    assert (process.returncode, said) == (130, (b"", b"tiny: interrupted\n"))
 
 
 @pytest.mark.parametrize(("start", "words"), [(OWN, []), (ANY, ["--json"])], ids=["loader", "kernelwheel"])

@@ -19,10 +19,10 @@ from kernelwheel.compiler.toolchain.torch_files import Torch, read_torch
 from kernelwheel.project.extension import is_of_cuda_major
 from kernelwheel.project.package import Abi, PackageFacts, split_table
 from kernelwheel.runtime.compile_into_store import compile_request
+from kernelwheel.runtime.doctor import targets_text
 from kernelwheel.runtime.errors import BuildError
 from kernelwheel.runtime.host import Host
 from kernelwheel.runtime.installed import InstalledPackage
-from kernelwheel.runtime.presentation import targets_text
 from kernelwheel.runtime.selection import Request
 from kernelwheel.runtime.settings import Settings
 from samples import CPU_LIBRARY, CUDA_LIBRARY, sample

@@ -102,7 +102,7 @@ def test_the_loader_is_in_it_whole(
     made = tmp_path / wheel.add_artifact(pure, tmp_path, contents)
 
     here = Path(wheel.__file__).parent.parent / "runtime"
-    wanted = {path.name for path in here.glob("*.py")}
+    wanted = {path.relative_to(here).as_posix() for path in here.rglob("*.py")}
     with ZipFile(made) as archive:
         names = [name for name in archive.namelist() if name.startswith("tiny/_kernelwheel/")]
         assert all(archive.read(name) == (here / name.split("/", 2)[2]).read_bytes() for name in names)

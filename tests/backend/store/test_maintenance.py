@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 from builds import contents
 from kept import fill, relabel
-from kernelwheel.runtime import maintenance
-from kernelwheel.runtime.inventory import Entry, size_of, take_inventory
+from kernelwheel.runtime.clearing import clear, size_of
 from kernelwheel.runtime.locks import exclusive
 from kernelwheel.runtime.store import Store
 from kernelwheel.runtime.store_lock import DAY
 from kernelwheel.store import pruning
+from kernelwheel.store.inventory import Entry, take_inventory
 from kernelwheel.store.pruning import Policy
+from kernelwheel.store.verification import verify_entries
 from samples import flip
 
 pytestmark = pytest.mark.once
@@ -57,9 +58,9 @@ def test_another_package_is_none_of_our_business(store: Store, entry: Path) -> N
     fill(store._replace(package="other", version="9"), entry)
     before = contents(store.folder / "other")
 
-    maintenance.verify_entries(store)
+    verify_entries(store)
     pruning.prune(store, Policy(foreign_versions=True, older_than=0, max_size=0), time.time())
-    cleaning = maintenance.clear(store, all_versions=True)
+    cleaning = clear(store, all_versions=True)
 
     assert before
     assert contents(store.folder / "other") == before
@@ -86,7 +87,7 @@ def test_links_are_not_followed(store: Store, entry: Path, tmp_path: Path) -> No
     (store.root / ("a" * 64)).symlink_to(outside / "1.2.2" / entry.name)
     (store.root / ".quarantine").symlink_to(outside)
 
-    cleaning = maintenance.clear(store, all_versions=True)
+    cleaning = clear(store, all_versions=True)
 
     assert contents(outside) == before
     assert str(store.root.parent / "1.2.2") in cleaning.skipped[0]
@@ -113,21 +114,21 @@ def test_verify_puts_a_damaged_entry_into_quarantine_and_names_it(
     whole = relabel(store, entry, cxx_version="99.1")
     damage(store.root / entry.name)
 
-    _, (found,) = maintenance.verify_entries(store)
+    _, (found,) = verify_entries(store)
 
     assert found.damage
     assert found.moved is not None
     assert found.moved.parent == store.root / ".quarantine"
     assert found.moved.is_dir()
     assert fingerprints(store) == [("1.2.3", whole.name)]
-    assert maintenance.verify_entries(store)[1] == ()
+    assert verify_entries(store)[1] == ()
 
 
 def test_verify_leaves_a_read_only_store_as_it_is(store: Store, entry: Path) -> None:
     flip(store.root / entry.name / "libtiny_cpu.so", 1000)
     before = contents(store.folder)
 
-    _, (found,) = maintenance.verify_entries(store._replace(own=False))
+    _, (found,) = verify_entries(store._replace(own=False))
 
     assert found.moved is None
     assert contents(store.folder) == before
@@ -171,7 +172,7 @@ def test_prune_removes_entries_quarantine_and_leftovers_and_says_what_it_freed(s
     old = fill(foreign, entry).folder
     damaged = relabel(store, entry, cxx_version="99.1")
     flip(damaged / "libtiny_cpu.so", 5)
-    maintenance.verify_entries(store)
+    verify_entries(store)
     left = store.root / ".work" / "dead"
     left.mkdir(parents=True)
     (left / "part.so").write_bytes(b"x" * 1000)
@@ -197,7 +198,7 @@ def test_the_lock_file_stays_the_same_file(store: Store, entry: Path) -> None:
     before = [lock.stat().st_ino for lock in locks]
 
     pruning.prune(store, Policy(foreign_versions=True), time.time())
-    maintenance.clear(store, all_versions=True)
+    clear(store, all_versions=True)
 
     assert fingerprints(store) == []
     assert [lock.stat().st_ino for lock in locks] == before
@@ -206,9 +207,9 @@ def test_the_lock_file_stays_the_same_file(store: Store, entry: Path) -> None:
 def test_clear_removes_this_version_and_no_other_unless_told(store: Store, entry: Path) -> None:
     old = fill(store._replace(version="1.2.2"), entry).folder
 
-    assert [removed.version for removed in maintenance.clear(store).removed] == ["1.2.3"]
+    assert [removed.version for removed in clear(store).removed] == ["1.2.3"]
     assert fingerprints(store) == [("1.2.2", old.name)]
-    assert [removed.version for removed in maintenance.clear(store, all_versions=True).removed] == ["1.2.2"]
+    assert [removed.version for removed in clear(store, all_versions=True).removed] == ["1.2.2"]
     assert fingerprints(store) == []
 
 
@@ -216,7 +217,7 @@ def test_what_a_store_does_not_make_stays(store: Store) -> None:
     (store.root / "notes.txt").write_text("mine")
     (store.root / "folder").mkdir()
 
-    maintenance.clear(store, all_versions=True)
+    clear(store, all_versions=True)
 
     assert (store.root / "notes.txt").read_text() == "mine"
     assert (store.root / "folder").is_dir()
@@ -228,7 +229,7 @@ def test_what_cannot_be_removed_is_said(store: Store, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(Path, "rename", rename)
 
-    cleaning = maintenance.clear(store)
+    cleaning = clear(store)
 
     assert cleaning.removed == ()
     assert "Permission denied" in cleaning.skipped[0]
@@ -256,7 +257,7 @@ def make_build(store: Store, name: str, days: float) -> Path:
 def test_a_folder_that_has_another_name_than_builds_have_is_nobody_s_to_remove(store: Store, name: str) -> None:
     path = make_build(store, name, 400)
 
-    removed = pruning.prune(store, Policy(older_than=0), time.time()).removed + maintenance.clear(store).removed
+    removed = pruning.prune(store, Policy(older_than=0), time.time()).removed + clear(store).removed
 
     assert [each for each in removed if each.kind == "build"] == []
     assert path.is_dir()
@@ -275,10 +276,10 @@ def test_builds_that_nobody_used_for_a_month_are_pruned(store: Store) -> None:
 def test_clearing_removes_all_builds_but_one_that_is_in_use(store: Store) -> None:
     used, idle = make_build(store, BUILD, 0), make_build(store, BUILD.replace("a", "b"), 0)
     with exclusive(used.with_suffix(".lock")):
-        cleaning = maintenance.clear(store)
+        cleaning = clear(store)
 
     assert [used.exists(), idle.exists()] == [True, False]
     assert str(store.builds) in cleaning.skipped[0]
     assert "build" not in {kept.version for kept in take_inventory(store).entries}
-    maintenance.clear(store)
+    clear(store)
     assert [path.suffix for path in store.builds.iterdir()] == [".lock", ".lock"]

@@ -1,4 +1,4 @@
-"""Maintenance of a Store: quarantine damaged entries, and remove entries and what is left of compiles.
+"""Clearing a Store: removing entries and what is left of compiles.
 
 Only the user's own Store is changed, only below `<folder>/<package>/`, and only what a Store makes there: entries named
 after their fingerprints, `.work`, `.quarantine` and `.build`. An entry is first renamed, because nobody must find half
@@ -11,31 +11,20 @@ from __future__ import annotations
 import math
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import stat
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from .errors import StoreError
 from .files import is_folder
-from .inventory import UNREADABLE, Entry, Inventory, find_damage, size_of, take_inventory, versions
 from .locks import exclusive
+from .manifest_schema import is_digest
+from .record import Record
 from .store import REUSABLE, Store
-from .store_lock import DAY, making
-
-BUILDS_ARE_KEPT = 30 * DAY
+from .store_lock import making
 
 
-@dataclass(frozen=True)
-class DamagedEntry:
-    """A damaged entry: what is wrong, and its new place (None if it was left where it was)."""
-
-    entry: Entry
-    damage: str
-    moved: Path | None
-
-
-@dataclass(frozen=True)
-class Removed:
+class Removed(Record):
     """What was removed: an `entry`, a damaged one in `quarantine`, a dead maker's `leftover`, or a `build`.
 
     A build is a folder in which kernels were compiled, for any version; its name identifies the rest of the Plan.
@@ -48,8 +37,7 @@ class Removed:
     because: str
 
 
-@dataclass(frozen=True)
-class Cleaning:
+class Cleaning(Record):
     """What was removed, and what was left alone and why."""
 
     removed: tuple[Removed, ...]
@@ -61,34 +49,21 @@ class Cleaning:
         return sum(removed.size for removed in self.removed)
 
 
-def verify_entries(store: Store) -> tuple[Inventory, tuple[DamagedEntry, ...]]:
-    """Check the digests of every entry of every version; damaged ones in the user's own Store are quarantined."""
-    seen = take_inventory(store)
-    damaged = []
-    for entry in seen.entries:
-        try:
-            damage = find_damage(entry)
-        except UNREADABLE as error:
-            damaged.append(DamagedEntry(entry, error.found, None))
-            continue
-        if damage:
-            damaged.append(DamagedEntry(entry, damage, _put_away(entry)))
-    return seen, tuple(damaged)
-
-
-def _put_away(entry: Entry) -> Path | None:
-    try:
-        entry.store.guard.check(entry.folder)  # a link, or what others can write to, is reported and stays
-        return entry.store.quarantine(entry.folder) if entry.store.own else None
-    except (StoreError, OSError):
-        return None
-
-
 def clear(store: Store, all_versions: bool = False) -> Cleaning:
     """Remove all entries of this version, or of all versions, with their quarantine and leftovers, and all builds."""
     wanted = [each for each in versions(store) if all_versions or each.version == store.version]
-    reasons = {entry.folder: "cleared" for entry in take_inventory(store).entries if entry.store in wanted}
-    return together(clean(wanted, reasons), clean_builds(store, math.inf, "cleared"))
+    return together(clean(wanted, lambda entry: "cleared"), clean_builds(store, math.inf, "cleared"))
+
+
+def versions(store: Store) -> list[Store]:
+    """The same Store for each version of its package that has a folder in it, safe or not."""
+    package = store.folder / store.package
+    try:
+        folders = sorted(package.iterdir()) if is_folder(package) else []
+        names = (folder.name for folder in folders if is_folder(folder))
+        return [store._replace(version=name) for name in names if not name.startswith(".")]
+    except OSError as error:
+        raise store.unreadable(error) from error
 
 
 def clean_builds(store: Store, before: float, because: str) -> Cleaning:
@@ -125,16 +100,16 @@ def together(one: Cleaning, other: Cleaning) -> Cleaning:
     return Cleaning(one.removed + other.removed, one.skipped + other.skipped)
 
 
-def clean(stores: Sequence[Store], reasons: Mapping[Path, str]) -> Cleaning:
-    """Remove versions' entries, by folder with the reason, and all that is damaged or left of dead makers; not from a
-    Store that is unsafe or in use.
+def clean(stores: Sequence[Store], reason: Callable[[Path], str]) -> Cleaning:
+    """Remove the versions' entries that there is a reason for, and all that is damaged or left of dead makers; not from
+    a Store that is unsafe or in use.
     """
     removed: list[Removed] = []
     skipped: list[str] = []
     for store in stores:
         try:
             store.guard.check(store.root)
-            if waste := dict(_waste(store, reasons)):
+            if waste := dict(_waste(store, reason)):
                 with making(store, _give_up):  # entering removes the leftovers
                     for path, each in waste.items():
                         if not os.path.lexists(path) if each.kind == "leftover" else _discard(store, path):
@@ -154,17 +129,29 @@ def _give_up(*_: object) -> None:
     raise _Busy("in use by another process; try again when it is done")
 
 
-def _waste(store: Store, reasons: Mapping[Path, str]) -> Iterator[tuple[Path, Removed]]:
+def _waste(store: Store, reason: Callable[[Path], str]) -> Iterator[tuple[Path, Removed]]:
     """What to remove of one version."""
     found = [("leftover", path, "its maker is dead") for path in _inside(store.root / ".work")]
     found += [("quarantine", path, "damaged") for path in _inside(store.root / ".quarantine")]
-    found += [("entry", path, because) for path, because in reasons.items() if path.parent == store.root]
+    found += [("entry", path, reason(path)) for path in _inside(store.root) if is_digest(path.name)]
     for kind, path, because in found:
-        yield path, Removed(kind, store.version, path.name, size_of(path), because)
+        if because:
+            yield path, Removed(kind, store.version, path.name, size_of(path), because)
 
 
 def _inside(folder: Path) -> list[Path]:
     return sorted(folder.iterdir()) if is_folder(folder) and not folder.is_symlink() else []
+
+
+def size_of(path: Path) -> int:
+    """The size in bytes of a file, or of all files below a folder; links are not followed."""
+    try:
+        info = path.lstat()
+        if not stat.S_ISDIR(info.st_mode):
+            return info.st_size
+        return sum(size_of(inside) for inside in path.iterdir())
+    except OSError:  # removed in the meantime, or not readable for this user
+        return 0
 
 
 def _discard(store: Store, path: Path) -> bool:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import manifest as manifests
-from .artifact import Artifact
-from .compatible import Mismatch
-from .errors import (
+from ..runtime import manifest as manifests
+from ..runtime.artifact import Artifact
+from ..runtime.clearing import size_of, versions
+from ..runtime.compatible import Mismatch
+from ..runtime.errors import (
     IncompatibleArtifactError,
     OtherSchemaError,
     StoreError,
@@ -17,9 +17,8 @@ from .errors import (
     UnreadableStoreError,
     command,
 )
-from .files import is_folder
-from .manifest_schema import is_digest
-from .store import Store
+from ..runtime.manifest_schema import is_digest
+from ..runtime.store import Store
 
 # Errors for what may be intact but cannot be read right now.
 UNREADABLE = (UnreadableArtifactError, UnreadableStoreError)
@@ -51,17 +50,6 @@ class Inventory:
 
     entries: tuple[Entry, ...]
     refused: tuple[StoreError, ...]
-
-
-def versions(store: Store) -> list[Store]:
-    """The same Store for each version of its package that has a folder in it, safe or not."""
-    package = store.folder / store.package
-    try:
-        folders = sorted(package.iterdir()) if is_folder(package) else []
-        names = (folder.name for folder in folders if is_folder(folder))
-        return [store._replace(version=name) for name in names if not name.startswith(".")]
-    except OSError as error:
-        raise store.unreadable(error) from error
 
 
 def take_inventory(store: Store) -> Inventory:
@@ -102,17 +90,6 @@ def _look(store: Store, folder: Path) -> Entry | None:
     except FileNotFoundError:
         return None
     return Entry(store, folder, artifact, damage, size_of(folder), made, unread, mismatch)
-
-
-def size_of(path: Path) -> int:
-    """The size in bytes of a file, or of all files below a folder; links are not followed."""
-    try:
-        info = path.lstat()
-        if not stat.S_ISDIR(info.st_mode):
-            return info.st_size
-        return sum(size_of(inside) for inside in path.iterdir())
-    except OSError:  # removed in the meantime, or not readable for this user
-        return 0
 
 
 def find_damage(entry: Entry) -> str:

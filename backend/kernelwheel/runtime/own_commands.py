@@ -1,4 +1,4 @@
-"""The `cache` commands of a package's own loader: list, path, verify, clear. Those that compile are kernelwheel's.
+"""The `cache` commands that every wheel has: `path` and `clear`. The others are kernelwheel's.
 
 Exit status: 0 for success, 1 for a finding or an error, 2 for wrong usage.
 """
@@ -8,14 +8,10 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from typing import Any, NamedTuple
 
-from . import maintenance
-from .inventory import take_inventory
+from .clearing import Cleaning, clear
 from .kernels import Kernels
-from .maintenance import Cleaning
-from .presentation import entry_text, size_text, view_entry
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
@@ -36,56 +32,21 @@ def show(args: argparse.Namespace, view: Mapping[str, Any], text: str) -> None:
     print(json.dumps(view, indent=1) if args.json else text)
 
 
-def _list(args: argparse.Namespace, kernels: Kernels) -> int:
-    kernels.probe_gpus()
-    package = kernels.installed
-    stores, lines, finding = [], [], False
-    for store in package.stores():
-        seen = take_inventory(store)
-        entries = [view_entry(entry, kernels.host, package.wanted) for entry in seen.entries]
-        refused = [str(error) for error in seen.refused]
-        stores.append({"folder": str(store.folder), "own": store.own, "entries": entries, "refused": refused})
-        lines.append(f"{store.folder}{'' if store.own else ' (read-only)'}")
-        lines += [f"  {entry_text(entry)}" for entry in entries] or ["  nothing"]
-        lines += refused
-        finding = finding or bool(refused) or any(entry["damage"] or entry["unread"] for entry in entries)
-    show(args, {"package": package.package, "version": package.version, "stores": stores}, "\n".join(lines))
-    return int(finding)
-
-
 def _path(args: argparse.Namespace, kernels: Kernels) -> int:
     store = kernels.installed.own_store()
     show(args, {"path": str(store.folder), "version": str(store.root)}, str(store.folder))
     return 0
 
 
-def _verify(args: argparse.Namespace, kernels: Kernels) -> int:
-    count, damaged, refused = 0, [], []
-    for store in kernels.installed.stores():
-        seen, found = maintenance.verify_entries(store)
-        count += len(seen.entries)
-        refused += [str(error) for error in seen.refused]
-        damaged += [
-            {"folder": str(d.entry.folder), "damage": d.damage, "moved": str(d.moved) if d.moved else None}
-            for d in found
-        ]
-    lines = [f"{count - len(damaged)} of {count} entries are intact", *refused]
-    for each in damaged:
-        lines += [f"damaged: {each['folder']}", f"  {each['damage']}"]
-        lines.append(f"  {'moved to ' + each['moved'] if each['moved'] else 'left in place'}")
-    show(args, {"checked": count, "damaged": damaged, "refused": refused}, "\n".join(lines))
-    return 1 if damaged or refused else 0
-
-
 def _clear(args: argparse.Namespace, kernels: Kernels) -> int:
-    return show_cleaning(args, maintenance.clear(kernels.installed.own_store(), args.all_versions))
+    return show_cleaning(args, clear(kernels.installed.own_store(), args.all_versions))
 
 
 def show_cleaning(args: argparse.Namespace, cleaning: Cleaning) -> int:
     """Print what was removed, and return the exit status."""
     view = {
         "freed": cleaning.freed,
-        "removed": [asdict(removed) for removed in cleaning.removed],
+        "removed": [removed._asdict() for removed in cleaning.removed],
         "skipped": list(cleaning.skipped),
     }
     lines = [f"{r.kind}  {r.version}  {r.name[:12]}  {size_text(r.size)}  {r.because}" for r in cleaning.removed]
@@ -95,19 +56,24 @@ def show_cleaning(args: argparse.Namespace, cleaning: Cleaning) -> int:
     return 1 if cleaning.skipped else 0
 
 
+def size_text(size: int) -> str:
+    """A size in MB: `0.06 MB`."""
+    return f"{size / 1e6:.2f} MB"
+
+
 def _clear_options(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
     parser.add_argument("--all-versions", action="store_true", help="remove those of all other versions too")
 
 
 COMMANDS = {
-    "list": Command(_list, "list the entries of all versions, and whether they fit this machine"),
     "path": Command(_path, "print the folder of the user's store"),
-    "verify": Command(_verify, "verify every entry byte for byte, and quarantine damaged ones"),
     "clear": Command(_clear, "remove the entries of this version", _clear_options),
 }
 # Those of kernelwheel, which are passed on to it where it is installed, and what they are for.
 OF_KERNELWHEEL = {
+    "list": "list the entries of all versions, and whether they fit this machine",
+    "verify": "verify every entry byte for byte, and quarantine damaged ones",
     "build": "compile kernels ahead of the first call, if none fit; needs no GPU",
     "explain": "explain why no kernels were found: show the closest match and how it differs",
     "prune": "remove damaged entries, leftovers and what the options select; default: entries of other versions",
