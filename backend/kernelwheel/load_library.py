@@ -171,8 +171,8 @@ def _is_same(package: Described, extension: Mapping[str, Any], digests: Mapping[
 def compiled(package: Described) -> Artifact:
     """The entry for a call, from a store or compiled now, for the architectures that are named, or else these GPUs."""
     # imported only if needed, to keep a warm start fast
-    from .cli.cache_build import build
     from .runtime import progress
+    from .store.build_ahead import build
 
     host = hosts.probe()
     if package.cuda:

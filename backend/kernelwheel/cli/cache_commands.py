@@ -20,16 +20,16 @@ from ..runtime.kernels import Kernels
 from ..runtime.presentation import size_text, targets_text
 from ..runtime.selection import Request, against
 from ..runtime.store_lock import DAY
-from ..store import pruning, transfer
+from ..store import build_ahead, pruning, transfer
 from ..store.pruning import Policy
-from . import cache_build, explain
+from . import explain
 from .inspection import existing_file
 
 
 def _build(args: argparse.Namespace, kernels: Kernels) -> int:
-    cuda = cache_build.wants_cuda(kernels, args.cuda)
+    cuda = build_ahead.wants_cuda(kernels, args.cuda)
     say = progress.printer(kernels.installed.package)
-    artifact, compiled = cache_build.build(kernels.installed, kernels.host, cuda, args.archs or "", say)
+    artifact, compiled = build_ahead.build(kernels.installed, kernels.host, cuda, args.archs or "", say)
     targets = targets_text(artifact.manifest)
     view = {
         "compiled": compiled,

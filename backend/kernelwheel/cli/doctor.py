@@ -29,8 +29,8 @@ from ..runtime.kernels import Kernels
 from ..runtime.presentation import call_row, rows_text, view_selection
 from ..runtime.request import CompileRequest
 from ..runtime.selection import Request, Selection
+from ..store.build_ahead import preview
 from . import installation
-from .cache_build import preview
 from .installation import Installation
 from .manifest_text import manifest_text, settings_text
 
