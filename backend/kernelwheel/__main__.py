@@ -10,7 +10,7 @@ from pathlib import Path
 
 from .cli import cache_commands, doctor, inspection
 from .cli.installation import package_of
-from .cli.loaded import explanation, has_stored
+from .jit.history import explanation, has_stored
 from .runtime import cache_commands as own_commands
 from .runtime.__main__ import find_kernels
 from .runtime.doctor import SUMMARY

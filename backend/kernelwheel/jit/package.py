@@ -10,16 +10,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .flag_words import with_headers
-from .load_flags import Call, sort_flags
-from .load_sources import INLINE, Tree, gather
-from .runtime.compatible import Mismatch
-from .runtime.files import json_sha256
-from .runtime.installed import InstalledPackage
-from .runtime.settings import Origin, Settings
-from .runtime.sources import Sources
-from .source_language import CUDA_SUFFIX, SOURCES
-from .version import LOADED, OLDEST_TORCH
+from ..flags.words import with_headers
+from ..runtime.compatible import Mismatch
+from ..runtime.files import json_sha256
+from ..runtime.installed import InstalledPackage
+from ..runtime.settings import Origin, Settings
+from ..runtime.sources import Sources
+from ..source_language import CUDA_SUFFIX, SOURCES
+from ..version import LOADED, OLDEST_TORCH
+from .arguments import LoadArguments
+from .flags import sort_flags
+from .sources import INLINE, Tree, gather
 
 # What makes a module of sources that only register operators, but include Python's headers.
 _EMPTY_MODULE = """#include <Python.h>
@@ -35,16 +36,16 @@ class Described(InstalledPackage):
         extension: the fields of project/extension.py's Extension, as JSON values, as in a content.
     """
 
-    def __init__(self, call: Call, texts: Mapping[str, bytes]) -> None:
+    def __init__(self, arguments: LoadArguments, texts: Mapping[str, bytes]) -> None:
         """Raises a SettingsError if the arguments are not right."""
-        environ = {**os.environ, "VERBOSE": "1"} if call.verbose else os.environ  # as CMake reads it
-        super().__init__(f"kernelwheel.{call.name}", LOADED, Path(INLINE), environ)
+        environ = {**os.environ, "VERBOSE": "1"} if arguments.verbose else os.environ  # as CMake reads it
+        super().__init__(f"kernelwheel.{arguments.name}", LOADED, Path(INLINE), environ)
         settings = Settings.resolve(self.package, {}, self.environ)
-        self.tree, self.extension = _extension(call, texts)
+        self.tree, self.extension = _extension(arguments, texts)
         if self.extension["archs"]:
             settings = settings.changed("archs", self.extension["archs"], Origin("extra_cuda_cflags"))
-        if call.build_directory:
-            folder = str(Path(call.build_directory).absolute())
+        if arguments.build_directory:
+            folder = str(Path(arguments.build_directory).absolute())
             settings = settings.changed("cache-dir", folder, Origin("build_directory"))
         about = {"package": self.package, "version": LOADED, "abi": "stable", "torch_target": OLDEST_TORCH}
         content = {**about, "sources": _digests(self.tree), "extensions": [self.extension], "options": {}}
@@ -66,9 +67,9 @@ class Described(InstalledPackage):
     def read_sources_again(self) -> None:
         """Write the files where the compiler takes them from, and say why; called once the store is locked."""
         # imported only if needed, to keep a warm start fast
-        from .cli.loaded import changes, last_entries
-        from .runtime.progress import printer
-        from .runtime.store_lock import mark
+        from ..runtime.progress import printer
+        from ..runtime.store_lock import mark
+        from .history import changes, last_entries
 
         assert self.source
         for last in last_entries(self)[-1:]:
@@ -87,15 +88,15 @@ class Described(InstalledPackage):
             shutil.rmtree(self.source.folder, ignore_errors=True)
 
 
-def _extension(call: Call, texts: Mapping[str, bytes]) -> tuple[Tree, dict[str, Any]]:
+def _extension(arguments: LoadArguments, texts: Mapping[str, bytes]) -> tuple[Tree, dict[str, Any]]:
     """What is compiled."""
     cuda_files = [path for path in texts if path.endswith(CUDA_SUFFIX)]
-    cuda = bool(cuda_files) if call.with_cuda is None else call.with_cuda
+    cuda = bool(cuda_files) if arguments.with_cuda is None else arguments.with_cuda
     if cuda_files and not cuda:
-        raise call.refusal("with_cuda", "True or None, with CUDA files", f"False, with {', '.join(cuda_files)}")
-    flags = sort_flags(call, cuda)
+        raise arguments.refusal("with_cuda", "True or None, with CUDA files", f"False, with {', '.join(cuda_files)}")
+    flags = sort_flags(arguments, cuda)
     tree = gather(texts, flags, cuda)
-    kind = "module" if call.wants_module else "operators" if call.abi == "stable" else "torch-library"
+    kind = "module" if arguments.wants_module else "operators" if arguments.abi == "stable" else "torch-library"
     if kind == "torch-library" and any(map(_is_of_python, tree.headers)):
         kind = "module"
 
@@ -103,11 +104,11 @@ def _extension(call: Call, texts: Mapping[str, bytes]) -> tuple[Tree, dict[str, 
         return f"{SOURCES}/{name}" if (name := tree.names.get(path, "")) else None if name is None else path
 
     cxx, for_nvcc = with_headers(flags.cxx, copied), with_headers(flags.cuda, copied)
-    unique = call.name
-    if call.unique_namespace:
+    unique = arguments.name
+    if arguments.unique_namespace:
         decides = [_digests(tree), tree.include_dirs, cxx, for_nvcc, flags.link, flags.archs]
         unique += f"_{json_sha256(decides)[:12]}"
-    if kind == "module" and not call.wants_module and not any(map(_has_module, tree.files.values())):
+    if kind == "module" and not arguments.wants_module and not any(map(_has_module, tree.files.values())):
         made = {"empty_module.cpp": _EMPTY_MODULE.replace("NAME", unique).encode()}
         tree = tree._replace(files={**tree.files, **made}, sources=[*tree.sources, *made])
     return tree, {

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from kernelwheel.flag_words import with_headers
-from kernelwheel.load_package import Described
-from kernelwheel.load_sources import read_sources
+from kernelwheel.flags.words import with_headers
+from kernelwheel.jit.package import Described
+from kernelwheel.jit.sources import read_sources
 from kernelwheel.runtime.errors import SettingsError
 from loadable import called, write
 

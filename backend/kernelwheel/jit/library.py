@@ -11,22 +11,23 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from .flag_words import FOLDERS, with_headers
-from .load_flags import Call
-from .load_package import Described
-from .runtime import host as hosts
-from .runtime.artifact import Artifact
-from .runtime.compatible import Mismatch
-from .runtime.errors import BuildError, IncompatibleArtifactError
-from .runtime.files import json_sha256
-from .runtime.find import find
-from .runtime.host import Host
-from .runtime.kernels import Kernels
-from .runtime.loading import load_module
-from .runtime.manifest import read
-from .runtime.no_kernels import incompatible
-from .runtime.platforms import library_file, platform_name
-from .runtime.selection import Request, against
+from ..flags.options import FOLDERS
+from ..flags.words import with_headers
+from ..runtime import host as hosts
+from ..runtime.artifact import Artifact
+from ..runtime.compatible import Mismatch
+from ..runtime.errors import BuildError, IncompatibleArtifactError
+from ..runtime.files import json_sha256
+from ..runtime.find import find
+from ..runtime.host import Host
+from ..runtime.kernels import Kernels
+from ..runtime.loading import load_module
+from ..runtime.manifest import read
+from ..runtime.no_kernels import incompatible
+from ..runtime.platforms import library_file, platform_name
+from ..runtime.selection import Request, against
+from .arguments import LoadArguments
+from .package import Described
 
 # What a process has loaded, by content, and the lock of each content: those of others are compiled meanwhile.
 _loaded: dict[str, tuple[ModuleType | None, Path]] = {}
@@ -45,10 +46,10 @@ def _renew_locks() -> None:
 os.register_at_fork(after_in_child=_renew_locks)
 
 
-def library_of(call: Call, texts: Mapping[str, bytes], caller: str) -> Any:
+def carry_out(arguments: LoadArguments, texts: Mapping[str, bytes], caller: str) -> Any:
     """What a call returns; `caller` is the module that it is made in."""
-    package = Described(call, texts)
-    if call.only_compile:
+    package = Described(arguments, texts)
+    if arguments.only_compile:
         return compiled(package).folder
     name = package.extension["name"]
     if declared := _declared(package, caller):
@@ -60,15 +61,15 @@ def library_of(call: Call, texts: Mapping[str, bytes], caller: str) -> Any:
             if key not in _loaded:
                 _loaded[key] = Loader(package).load(f"kernelwheel.loaded_{key[:12]}.{name}")
             library, folder = _loaded[key]
-    if call.verbose:
-        from .runtime import progress  # imported only if needed, to keep a warm start fast
+    if arguments.verbose:
+        from ..runtime import progress  # imported only if needed, to keep a warm start fast
 
         progress.printer(package.package)(f"{name} is loaded from {folder}")
-    if call.unique_namespace:
+    if arguments.unique_namespace:
         import torch
 
         return getattr(torch.ops, package.extension["name"])
-    return library if call.wants_module else str(folder / library_file(name, platform_name()))
+    return library if arguments.wants_module else str(folder / library_file(name, platform_name()))
 
 
 class Loader(Kernels):
@@ -171,8 +172,8 @@ def _is_same(package: Described, extension: Mapping[str, Any], digests: Mapping[
 def compiled(package: Described) -> Artifact:
     """The entry for a call, from a store or compiled now, for the architectures that are named, or else these GPUs."""
     # imported only if needed, to keep a warm start fast
-    from .runtime import progress
-    from .store.build_ahead import build
+    from ..runtime import progress
+    from ..store.build_ahead import build
 
     host = hosts.probe()
     if package.cuda:
@@ -189,7 +190,7 @@ def _require_own_namespace(package: Described, artifact: Artifact) -> None:
     own, texts = package.extension, package.tree.files.values()
     if not any(b"TORCH_LIBRARY" in text for text in texts):
         return
-    from .load_namespaces import taken_namespace  # imported only if needed, to keep a warm start fast
+    from .namespaces import taken_namespace  # imported only if needed, to keep a warm start fast
 
     library = (artifact.folder / library_file(own["name"], platform_name())).read_bytes()
     if taken := taken_namespace(texts, (*own["cxx_flags"], *own["cuda_flags"]), own["name"], library):

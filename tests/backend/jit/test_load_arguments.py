@@ -10,10 +10,10 @@ from typing import Any
 import kernelwheel
 import pytest
 from kernelwheel.__main__ import command_line
-from kernelwheel.load_flags import sort_flags
-from kernelwheel.load_namespaces import taken_namespace
-from kernelwheel.load_package import Described
-from kernelwheel.load_sources import gather, read_sources
+from kernelwheel.jit.flags import sort_flags
+from kernelwheel.jit.namespaces import taken_namespace
+from kernelwheel.jit.package import Described
+from kernelwheel.jit.sources import gather, read_sources
 from kernelwheel.runtime.errors import SettingsError, command
 from loadable import called, refusal_of, write
 from torch import library

@@ -8,8 +8,8 @@ from typing import Any
 
 import kernelwheel
 import pytest
-from kernelwheel.load_package import Described
-from kernelwheel.load_sources import read_sources
+from kernelwheel.jit.package import Described
+from kernelwheel.jit.sources import read_sources
 from loadable import MODULE, called, refusal_of, write
 
 pytestmark = pytest.mark.once
