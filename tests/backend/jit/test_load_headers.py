@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from kernelwheel.flags.words import with_headers
 from kernelwheel.jit.package import Described
 from kernelwheel.jit.sources import read_sources
 from kernelwheel.runtime.errors import SettingsError
@@ -150,22 +149,3 @@ def test_a_folder_whose_name_cmake_or_ninja_does_not_take_is_one_error(tmp_path:
     with pytest.raises(SettingsError, match="rename it"):
         Described(call, read_sources(call, [folder / bad / "x.cpp", folder / "y.cpp"]))
     Described(call, read_sources(call, folder / bad / "x.cpp"))
-
-
-@pytest.mark.parametrize(
-    ("flags", "expected"),
-    [
-        (["-Xcompiler", "-I/d", "-O3"], ["-Xcompiler", "-I/new", "-O3"]),
-        (["-Xcompiler=-O2,-I/d,-g"], ["-Xcompiler=-O2,-I/new,-g"]),
-        (["-Xcompiler", "-isystem", "-g", "-Xcompiler", "/d"], ["-Xcompiler", "-isystem", "-g", "-Xcompiler", "/new"]),
-        (["-Xcompiler", "-isystem,/d,-O1"], ["-Xcompiler", "-isystem,/new,-O1"]),
-        (["--compiler-options=-iquote/d"], ["--compiler-options=-iquote/new"]),
-        (["-Wp,-I,/d,-DX"], ["-Wp,-I,/new,-DX"]),
-        (["--system-include=/d", "--include-path", "/d"], ["--system-include=/new", "--include-path", "/new"]),
-        (["-Xcompiler", "-I/gone", "-O3"], ["-O3"]),
-        (["-Xcompiler=-I/gone,-g", "-isystem", "/gone"], ["-Xcompiler=-g"]),
-        (["-Xcompiler", "-isystem", "-Xcompiler", "/gone", "-I/d"], ["-I/new"]),
-    ],
-)  # fmt: skip
-def test_paths_are_changed_in_their_places_among_the_flags(flags: list[str], expected: list[str]) -> None:
-    assert with_headers(flags, lambda _, path, __: None if path == "/gone" else "/new") == expected
