@@ -12,8 +12,10 @@ from typing import Any
 
 from ..flags.words import with_headers
 from ..runtime.compatible import Mismatch
+from ..runtime.content import Content
 from ..runtime.files import json_sha256
 from ..runtime.installed import InstalledPackage
+from ..runtime.record import Record
 from ..runtime.settings import Origin, Settings
 from ..runtime.sources import Sources
 from ..source_language import CUDA_SUFFIX, SOURCES
@@ -29,32 +31,57 @@ PyMODINIT_FUNC PyInit_NAME() { return PyModule_Create(&definition); }
 """
 
 
-class Described(InstalledPackage):
-    """The package that a call stands for: one extension, and its files, which are written where they are compiled.
+class Description(Record):
+    """What a call describes: a package with one extension, and its files."""
 
-    Attributes:
-        extension: the fields of project/extension.py's Extension, as JSON values, as in a content.
-    """
-
-    def __init__(self, arguments: LoadArguments, texts: Mapping[str, bytes]) -> None:
-        """Raises a SettingsError if the arguments are not right."""
-        environ = {**os.environ, "VERBOSE": "1"} if arguments.verbose else os.environ  # as CMake reads it
-        super().__init__(f"kernelwheel.{arguments.name}", LOADED, Path(INLINE), environ)
-        settings = Settings.resolve(self.package, {}, self.environ)
-        self.tree, self.extension = _extension(arguments, texts)
-        if self.extension["archs"]:
-            settings = settings.changed("archs", self.extension["archs"], Origin("extra_cuda_cflags"))
-        if arguments.build_directory:
-            folder = str(Path(arguments.build_directory).absolute())
-            settings = settings.changed("cache-dir", folder, Origin("build_directory"))
-        about = {"package": self.package, "version": LOADED, "abi": "stable", "torch_target": OLDEST_TORCH}
-        content = {**about, "sources": _digests(self.tree), "extensions": [self.extension], "options": {}}
-        vars(self).update(settings=settings, source=Sources(content, Path(INLINE), {}))
+    package: str
+    environ: Mapping[str, str]
+    settings: Settings
+    tree: Tree  # the files
+    extension: dict[str, Any]  # the fields of project/extension.py's Extension, as JSON values, as in a content
+    content: Content
 
     @property
     def cuda(self) -> bool:
         """Whether it is compiled with CUDA."""
         return bool(self.extension["cuda"] == "required")
+
+
+def described(arguments: LoadArguments, texts: Mapping[str, bytes]) -> Description:
+    """What a call describes; `texts` are its sources, by absolute path.
+
+    Raises:
+        SettingsError: the arguments are not right.
+    """
+    package = f"kernelwheel.{arguments.name}"
+    environ = {**os.environ, "VERBOSE": "1"} if arguments.verbose else os.environ  # as CMake reads it
+    settings = Settings.resolve(package, {}, environ)
+    tree, extension = _extension(arguments, texts)
+    if extension["archs"]:
+        settings = settings.changed("archs", extension["archs"], Origin("extra_cuda_cflags"))
+    if arguments.build_directory:
+        folder = str(Path(arguments.build_directory).absolute())
+        settings = settings.changed("cache-dir", folder, Origin("build_directory"))
+    content = {
+        "package": package,
+        "version": LOADED,
+        "abi": "stable",
+        "torch_target": OLDEST_TORCH,
+        "sources": _digests(tree),
+        "extensions": [extension],
+        "options": settings.content(cuda=True),
+    }
+    return Description(package, environ, settings, tree, extension, content)
+
+
+class NotInstalled(InstalledPackage):
+    """The package of a Description, as the loader asks about one: it has no wheel, and its sources are in memory."""
+
+    def __init__(self, description: Description) -> None:
+        super().__init__(description.package, LOADED, Path(INLINE), description.environ)
+        sources = Sources(description.content, Path(INLINE), {})
+        vars(self).update(settings=description.settings, source=sources)
+        self._files = description.tree.files
 
     def _read(self) -> None:
         """There is no wheel."""
@@ -73,12 +100,11 @@ class Described(InstalledPackage):
 
         assert self.source
         for last in last_entries(self)[-1:]:
-            wanted = self.wanted.content or last.manifest.content
-            printer(self.package)(f"since the last compile: {changes(last.manifest.content, wanted)}")
+            printer(self.package)(f"since the last compile: {changes(last.manifest.content, self.source.content)}")
         self.remove_sources()
         folder = Path(tempfile.mkdtemp(prefix="sources-", suffix=mark(), dir=self.own_store().root / ".work"))
         vars(self).update(source=self.source._replace(folder=folder))
-        for name, text in self.tree.files.items():
+        for name, text in self._files.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(text)
 

@@ -12,7 +12,7 @@ import pytest
 from kernelwheel.__main__ import command_line
 from kernelwheel.jit.flags import sort_flags
 from kernelwheel.jit.namespaces import taken_namespace
-from kernelwheel.jit.package import Described
+from kernelwheel.jit.package import described
 from kernelwheel.jit.sources import gather, read_sources
 from kernelwheel.runtime.errors import SettingsError, command
 from loadable import called, refusal_of, write
@@ -34,7 +34,7 @@ def test_a_change_of_anything_that_is_compiled_is_another_content(tmp_path: Path
 
     def content(**changed: Any) -> Any:
         call = called(**{"extra_include_paths": [include], **changed})
-        return Described(call, read_sources(call, source)).wanted.content
+        return described(call, read_sources(call, source)).content
 
     first = content()
     assert content(verbose=True, only_compile=True) == first
