@@ -33,7 +33,7 @@ class Flags(Record):
         return directives_of([*self.cxx, *self.cuda])
 
 
-def sort_flags(arguments: LoadArguments, cuda: bool) -> Flags:
+def flags_of_call(arguments: LoadArguments, cuda: bool) -> Flags:
     """Sort the flags of a call.
 
     Raises:

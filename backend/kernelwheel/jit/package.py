@@ -21,7 +21,7 @@ from ..runtime.sources import Sources
 from ..source_language import CUDA_SUFFIX, SOURCES
 from ..version import LOADED, OLDEST_TORCH
 from .arguments import LoadArguments
-from .flags import sort_flags
+from .flags import flags_of_call
 from .sources import INLINE, Tree, gather
 
 # What makes a module of sources that only register operators, but include Python's headers.
@@ -120,7 +120,7 @@ def _extension(arguments: LoadArguments, texts: Mapping[str, bytes]) -> tuple[Tr
     cuda = bool(cuda_files) if arguments.with_cuda is None else arguments.with_cuda
     if cuda_files and not cuda:
         raise arguments.refusal("with_cuda", "True or None, with CUDA files", f"False, with {', '.join(cuda_files)}")
-    flags = sort_flags(arguments, cuda)
+    flags = flags_of_call(arguments, cuda)
     tree = gather(texts, flags, cuda)
     kind = "module" if arguments.wants_module else "operators" if arguments.abi == "stable" else "torch-library"
     if kind == "torch-library" and any(map(_is_of_python, tree.headers)):
