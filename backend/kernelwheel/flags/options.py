@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# A folder of headers. The longest first: one can be the beginning of another.
+# A folder of headers. Of two, of which one begins as the other, the longer one comes first here and below.
 FOLDERS = (
     *("--include-directory-after", "--include-directory", "--include-path", "--system-include"),
     *("-idirafter", "-isystem", "-iquote", "-I"),
@@ -18,4 +18,4 @@ SINGLE = ("-Xpreprocessor", "-Xlinker", "-Xclang")
 OPTION_FILES = ("-optf", "--options-file")
 # A file that ld reads; and anything else that is no file to link.
 READ_BY_LINKER = ("--version-script", "--dynamic-list", "--retain-symbols-file", "--just-symbols", "--script")
-OTHERS_OF_LINKER = ("-o", "-Map", "-rpath", "-rpath-link", "-soname", "-h", "-u", "-z", "-e", "-m")
+OTHERS_OF_LINKER = ("-o", "-Map", "-rpath-link", "-rpath", "-soname", "-h", "-u", "-z", "-e", "-m")

@@ -132,6 +132,8 @@ def test_flags_are_what_a_shell_would_split_and_torch_s_own_libraries_are_left_o
         ("-Xlinker {d}/libboth.so", "-Xlinker -L{d} -Xlinker -l:libboth.so", [":libboth.so"]),
         ("-Wl,--version-script={d}/v.map -Wl,--dynamic-list,{d}/v.map",
          "-Wl,--version-script={0}/v.map -Wl,--dynamic-list={0}/v.map", []),
+        ("-Xlinker -rpath-link -Xlinker {d}/b.o -Wl,-Map,{d}/b.o",
+         "-Xlinker -rpath-link -Xlinker {d}/b.o -Wl,-Map,{d}/b.o", []),
         ("-z now -u v.map -Wl,-rpath,{d} -Wl,-Map={d}/v.map -pthread",
          "-z now -u v.map -Wl,-rpath,{d} -Wl,-Map={d}/v.map -pthread", []),
         ("-ltorch -lc10 -Wl,--no-as-needed -lx -lx", "-Wl,--no-as-needed -lx -lx", ["x"]),
