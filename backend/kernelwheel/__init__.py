@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 from .version import VERSION as VERSION
 
 if TYPE_CHECKING:
-    from .load_call import load as load
-    from .load_call import load_inline as load_inline
-    from .load_call import prepare as prepare
+    from .jit.load import load as load
+    from .jit.load import load_inline as load_inline
+    from .jit.load import prepare as prepare
 
 
 def __getattr__(name: str) -> Any:
     """What calls of a program need, imported when it is asked for: the import of this package takes no time."""
     if name not in ("load", "load_inline", "prepare"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from . import load_call
+    from .jit import load as of_jit
 
-    return getattr(load_call, name)
+    return getattr(of_jit, name)

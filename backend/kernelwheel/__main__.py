@@ -10,7 +10,7 @@ from pathlib import Path
 
 from .cli import cache_commands, doctor, inspection
 from .cli.installation import package_of
-from .cli.loaded import explanation, has_stored
+from .jit.history import explanation, has_stored
 from .runtime.doctor import SUMMARY
 from .runtime.errors import IncompatibleArtifactError
 from .runtime.exit_status import INTERRUPTED, Parser, finish

@@ -1,4 +1,4 @@
-"""What sources and the options of compilers say by themselves: kinds of files, names of headers.
+"""What sources say by themselves: kinds of files, names of headers.
 
 A text is read by its lines, without evaluating conditions: too many headers are found rather than too few.
 """
@@ -10,18 +10,10 @@ from collections.abc import Iterator
 
 CXX_SUFFIXES = (".cpp", ".cc", ".cxx", ".c++")
 CUDA_SUFFIX = ".cu"
-# The options of gcc, clang and nvcc that name a folder of headers, and a header that comes first, as patterns.
-FOLDER_OPTIONS = (
-    "-I|-isystem|-iquote|-idirafter|--include-directory-after|--include-directory|--include-path|--system-include"
-)
-HEADER_OPTIONS = "-include|-imacros|--pre-include|--include|--imacros"
 # Where compilers and linkers, which run in the build folder, find the files of an extension.
 SOURCES = "../src"
 # What a path may not have that is given to CMake, or that a compiler writes for Ninja.
 UNFIT = r"[\x00-\x1f\x7f;\\|:]|\$(?=<|/|\Z)"
-# The libraries that every extension is linked with, and every one that uses CUDA: torch's, and the static runtime.
-LINKED = {"torch", "torch_cpu", "c10", "torch_python"}
-LINKED_FOR_CUDA = {"torch_cuda", "c10_cuda", "cudart", "cudart_static"}
 
 
 def named_headers(text: bytes) -> tuple[str, ...]:

@@ -8,14 +8,13 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from kernelwheel.cli import cache_build
 from kernelwheel.runtime import Kernels
 from kernelwheel.runtime import manifest as manifests
 from kernelwheel.runtime.artifact import Artifact
 from kernelwheel.runtime.find import find
 from kernelwheel.runtime.store import Store
 from kernelwheel.runtime.store_lock import making
-from kernelwheel.store import publishing
+from kernelwheel.store import build_ahead, publishing
 from samples import Values, rewrite_manifest
 
 
@@ -26,12 +25,12 @@ def compile_entry(checkout: Path, cache: Path) -> Path:
 
 def build_cpu(kernels: Kernels) -> Artifact:
     """What `cache build` finds or makes of CPU kernels."""
-    return cache_build.build(kernels.installed, kernels.host, False, "", lambda line: None)[0]
+    return build_ahead.build(kernels.installed, kernels.host, False, "", lambda line: None)[0]
 
 
 def find_cpu(kernels: Kernels) -> Artifact | None:
     """What `cache build` would find of CPU kernels."""
-    request = cache_build.build_request(kernels.installed, kernels.host, False, "")
+    request = build_ahead.build_request(kernels.installed, kernels.host, False, "")
     return find(kernels.installed, kernels.host, request, Artifact.verify).artifact
 
 

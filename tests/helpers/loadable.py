@@ -9,7 +9,7 @@ from typing import Any
 
 import kernelwheel
 import pytest
-from kernelwheel.load_flags import Call
+from kernelwheel.jit.arguments import LoadArguments
 from kernelwheel.runtime.errors import KernelWheelError
 
 # By Python's own API: torch's headers take most of the time of a compile.
@@ -34,10 +34,11 @@ def write(folder: Path, files: Mapping[str, str] = FILES) -> Path:
     return folder
 
 
-def called(**arguments: Any) -> Call:
+def called(**arguments: Any) -> LoadArguments:
     """The arguments of a call, those that are not given as by default."""
-    defaults = {name: each.default for name, each in signature(kernelwheel.load).parameters.items()}
-    return Call.of({**defaults, "name": "light", **arguments})
+    given = {name: each.default for name, each in signature(kernelwheel.load).parameters.items()}
+    given |= {"name": "light", **arguments}
+    return LoadArguments(**{name: given[name] for name in LoadArguments._fields})
 
 
 def load_light(folder: Path, **options: Any) -> Any:

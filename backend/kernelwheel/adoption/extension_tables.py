@@ -10,8 +10,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from ..flags.linking import LINKED, LINKED_FOR_CUDA
 from ..project.extension import is_of_cuda
-from ..source_language import CUDA_SUFFIX, CXX_SUFFIXES, LINKED, LINKED_FOR_CUDA
+from ..source_language import CUDA_SUFFIX, CXX_SUFFIXES
 from .setup_flags import Places, SortedFlags, sort_flags
 from .setup_runs import RecordedExtension
 

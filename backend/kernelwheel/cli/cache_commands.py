@@ -20,11 +20,11 @@ from ..runtime.kernels import Kernels
 from ..runtime.own_commands import OF_KERNELWHEEL, Command, add_json, show, show_cleaning, size_text
 from ..runtime.selection import Request, against
 from ..runtime.store_lock import DAY
-from ..store import pruning, transfer
+from ..store import build_ahead, pruning, transfer
 from ..store.inventory import take_inventory
 from ..store.pruning import Policy
 from ..store.verification import verify_entries
-from . import cache_build, explain
+from . import explain
 from .entry_text import entry_text, view_entry
 from .inspection import existing_file
 
@@ -65,9 +65,9 @@ def _verify(args: argparse.Namespace, kernels: Kernels) -> int:
 
 
 def _build(args: argparse.Namespace, kernels: Kernels) -> int:
-    cuda = cache_build.wants_cuda(kernels, args.cuda)
+    cuda = build_ahead.wants_cuda(kernels, args.cuda)
     say = progress.printer(kernels.installed.package)
-    artifact, compiled = cache_build.build(kernels.installed, kernels.host, cuda, args.archs or "", say)
+    artifact, compiled = build_ahead.build(kernels.installed, kernels.host, cuda, args.archs or "", say)
     targets = targets_text(artifact.manifest)
     view = {
         "compiled": compiled,

@@ -36,9 +36,9 @@ from ..runtime.platforms import require_supported
 from ..runtime.request import CompileRequest
 from ..runtime.selection import Request, Selection
 from ..runtime.store import Store
+from ..store.build_ahead import preview
 from ..store.inventory import UNREADABLE, find_damage, take_inventory
 from . import installation
-from .cache_build import preview
 from .entry_text import entry_text, view_entry
 from .installation import Installation
 from .manifest_text import manifest_text, settings_text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,8 +18,9 @@ from ..runtime.kernels import Kernels
 from ..runtime.own_commands import show
 from ..runtime.selection import Request, against
 from ..runtime.settings import Settings
+from ..store import build_ahead
+from ..store.content_changes import differences
 from ..store.inventory import take_inventory
-from . import cache_build
 
 
 class Candidate(NamedTuple):
@@ -35,12 +35,12 @@ class Candidate(NamedTuple):
 def run(args: argparse.Namespace, kernels: Kernels) -> int:
     """Print what `cache build` would find with the same arguments, or why it would not; return 1 then."""
     package, archs = kernels.installed, args.archs or ""
-    cuda = cache_build.wants_cuda(kernels, args.cuda)
+    cuda = build_ahead.wants_cuda(kernels, args.cuda)
     host = kernels.host  # with its GPUs, if they count
-    request = cache_build.build_request(package, host, cuda, archs)
+    request = build_ahead.build_request(package, host, cuda, archs)
     selection = predict(package, host, request, Artifact.verify)
     found = selection.artifact.folder if selection.artifact else None
-    answer = {} if found else _ask(package, host, request, cache_build.build_settings(package, archs))
+    answer = {} if found else _ask(package, host, request, build_ahead.build_settings(package, archs))
     no_plan = str(from_json(answer["error"])) if "error" in answer else None
     candidates = list(_candidates(package, host, request))
     nearest, changes = _nearest(candidates, answer["plan"]) if "plan" in answer else (None, {})
@@ -70,7 +70,7 @@ def _ask(package: InstalledPackage, host: Host, request: Request, settings: Sett
     """What the compiler says would be compiled: a Plan, or an error."""
     try:
         asked = compile_request(package, host, request, settings)
-        answer: Mapping[str, Any] = cache_build.preview([asked], None, package.environ)["plans"][0]
+        answer: Mapping[str, Any] = build_ahead.preview([asked], None, package.environ)["plans"][0]
         return answer
     except KernelWheelError as error:
         return {"error": error.to_json()}
@@ -101,50 +101,6 @@ def _nearest(candidates: list[Candidate], plan: Mapping[str, Any]) -> tuple[Cand
             if nearest is None or len(changes) < len(least):
                 nearest, least = each, changes
     return nearest, least
-
-
-def differences(had: Mapping[str, Any], wanted: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """The fields in which two Plans differ, as JSON values: `{"cxx.version": "12.2.0 -> 13.1.0"}`."""
-    found: dict[str, str] = {}
-    for name in sorted({*had, *wanted}):
-        old, new = had.get(name), wanted.get(name)
-        if old == new:
-            continue
-        if not (isinstance(old, Mapping) and isinstance(new, Mapping)):
-            found[prefix + name] = f"{_short(old)} -> {_short(new)}"
-        elif name == "sources":
-            found[prefix + name] = _changed_files(old, new)
-        else:
-            found |= differences(old, new, f"{prefix}{name}.")
-    return found
-
-
-def _changed_files(had: Mapping[str, str], wanted: Mapping[str, str]) -> str:
-    """A summary of digests by file: `2 files changed: a.cu, b.cuh; 1 file added: c.cu`."""
-    kinds = {
-        "changed": sorted(name for name in {*had} & {*wanted} if had[name] != wanted[name]),
-        "added": sorted({*wanted} - {*had}),
-        "removed": sorted({*had} - {*wanted}),
-    }
-    parts = []
-    for kind, names in kinds.items():
-        if names:
-            more = f", and {len(names) - 5} more" if len(names) > 5 else ""
-            parts.append(f"{len(names)} file{'s' * (len(names) > 1)} {kind}: {', '.join(names[:5])}{more}")
-    return "; ".join(parts)
-
-
-def _short(value: Any) -> str:
-    """A value of a Plan, shortened: a digest to its first digits, the toolkit to its version, CUDA targets to SASS."""
-    if isinstance(value, Mapping) and "sass" in value:
-        return f"SASS {_short(value['sass'])}"
-    if isinstance(value, Mapping) and "version" in value:
-        return str(value["version"])
-    if isinstance(value, (list, tuple)):
-        return " ".join(map(str, value)) or "none"
-    if isinstance(value, str) and re.fullmatch(r"[0-9a-f]{64}", value):
-        return value[:12]
-    return "none" if value in (None, "") else str(value)
 
 
 def _text(view: Mapping[str, Any]) -> str:

@@ -16,8 +16,8 @@ from typing import Any
 
 from packaging.version import Version
 
-from ..flag_words import split
-from ..link_flags import library_folders
+from ..flags.linking import library_folders
+from ..flags.words import options_of
 from ..project.arch_choice import gencode
 from ..project.build_platforms import PLATFORMS, WindowsBuild
 from ..project.extension import Extension
@@ -242,7 +242,7 @@ def _target(extension: Extension, plan: Plan) -> Iterator[str]:
     if libraries:
         folders = _for_shell(library_folders(extension.link_flags))
         yield f"kernelwheel_require_libraries({name} {_quoted([folders, *libraries])})"
-    placed = {word.text for word in split(extension.link_flags)}
+    placed = {*options_of(extension.link_flags)}
     if others := [each for each in libraries if f"-l{each}" not in placed]:
         yield f"target_link_libraries({name} PRIVATE {_quoted(others)})"
 

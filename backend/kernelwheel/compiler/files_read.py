@@ -16,6 +16,7 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
+from ..flags.words import options_of, with_files
 from ..runtime.errors import BuildError
 from ..runtime.files import file_sha256
 from ..version import LOADED
@@ -106,24 +107,26 @@ def _commands(work: Path) -> str:
     return (work / "build" / "build.ninja").read_text(encoding="utf-8", errors="surrogateescape")
 
 
-def _words_of_commands(commands: str, variables: str, build: Path) -> Iterator[str]:
-    """The words in these variables of a build.ninja, and in the files of options inside the folder that they name."""
-    pending = []
-    for line in re.findall(rf"^  (?:{variables}) = (.*)$", commands, re.MULTILINE):
-        pending += _split(re.sub(r"\$(.)", r"\1", line))
-    seen = set()
-    while pending:
-        if (word := pending.pop()) not in seen:
-            seen.add(word)
-            yield word
-            file = build / word.rpartition("@")[2]
-            if "@" in word and file.is_file():
-                pending += _split(file.read_text(encoding="utf-8", errors="surrogateescape"))
+def _words_of_commands(commands: str, variables: str, build: Path) -> set[str]:
+    """The words in these variables of a build.ninja, and in the files of options that they name, with their paths."""
+    files = []
+
+    def read(name: str) -> list[str] | None:
+        file = build / name
+        if not file.is_file():
+            return None
+        files.append(str(file))
+        return _split(file.read_text(encoding="utf-8", errors="surrogateescape"))
+
+    lines = re.findall(rf"^  (?:{variables}) = (.*)$", commands, re.MULTILINE)
+    words = {word for line in lines for word in with_files(_split(re.sub(r"\$(.)", r"\1", line)), read)}
+    return {*words, *files}
 
 
 def _split(text: str) -> list[str]:
+    """The words that programs get, whatever passes them on."""
     try:
-        return shlex.split(text)
+        return options_of(shlex.split(text))
     except ValueError:  # quotes of another grammar
         return text.split()
 

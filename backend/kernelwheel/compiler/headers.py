@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from posixpath import dirname, normpath
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..flag_words import directives_of, options_of
+from ..flags.options import FOLDERS
+from ..flags.words import directives_of, values_of
 from ..runtime.errors import BuildError, way_out
 from ..runtime.files import json_sha256
-from ..source_language import FOLDER_OPTIONS, named_headers
+from ..source_language import named_headers
 from .toolchain.binding import cuda_folders, python_folders
 from .toolchain.toolchain import Toolchain
 from .toolchain.toolkit_identity import is_identified
@@ -124,12 +124,7 @@ def flags_of(plan: Plan) -> tuple[str, ...]:
 
 def _named_folders(flags: Sequence[str]) -> tuple[Path, ...]:
     """The folders of headers that flags name."""
-    options = options_of(flags)
-    found = []
-    for option, following in zip(options, [*options[1:], ""], strict=False):
-        if match := re.match(rf"(?:{FOLDER_OPTIONS})=?(?P<value>.*)", option):
-            found.append(Path(match["value"] or following))
-    return tuple(folder for folder in found if folder.is_absolute())
+    return tuple(folder for folder in map(Path, values_of(flags, FOLDERS)) if folder.is_absolute())
 
 
 def _reached(texts: Iterable[bytes], folders: Mapping[str, Sequence[Path]]) -> Reached:

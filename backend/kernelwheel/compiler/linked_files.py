@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from ..flag_words import options_of
+from ..flags.words import options_of, values_of
 from ..runtime.errors import BuildError, way_out
 from ..runtime.files import file_sha256, is_file
 from .headers import Reached
@@ -32,19 +32,19 @@ def linked_files(plan: Plan, toolchain: Toolchain) -> Reached:
     Raises:
         BuildError: one cannot be read.
     """
-    options = options_of((*plan.flags("link-flags"), *(flag for each in plan.built for flag in each.link_flags)))
-    named = [*_values(options, "-l"), *(name for each in plan.built for name in each.libraries)]
+    flags = (*plan.flags("link-flags"), *(flag for each in plan.built for flag in each.link_flags))
+    named = [*values_of(flags, ("-l",), linker=True), *(name for each in plan.built for name in each.libraries)]
     listed = re.search(r"^libraries: =(.+)$", toolchain.cxx.answer("-print-search-dirs"), re.MULTILINE)
     folders = dict.fromkeys(os.path.realpath(each) for each in listed[1].split(":")) if listed else {}
     origins: dict[str, str] = {}
-    for origin, places in (("system", folders), ("flags", _values(options, "-L"))):
+    for origin, places in (("system", folders), ("flags", values_of(flags, ("-L",), linker=True))):
         names = [file for name in (*named, *_OF_COMPILERS) for file in _files(name)]
         for path in (f"{place}/{file}" for place in places for file in (*names, *LINKED_IN, "crtfastmath.o")):
             origins[os.path.realpath(path)] = origin
     if nvcc := toolchain.cuda.nvcc if plan.cuda else None:
         found = (find_cuda_library(name, nvcc, toolchain.torch.root.parent) for name in (*named, *_OF_COMPILERS))
         origins |= {os.path.realpath(path): "cuda" for path in found if path}
-    origins |= {path: "flags" for path in files_in(options, Path("/"))}
+    origins |= {path: "flags" for path in files_in(options_of(flags), Path("/"))}
     origins = {path: origin for path, origin in origins.items() if is_file(Path(path)) and not is_shared(path)}
     digests: dict[str, str] = {}
     try:
@@ -87,12 +87,6 @@ def beginning(path: str, size: int) -> bytes:
     """The first bytes of a file."""
     with open(path, "rb") as stream:  # noqa: PTH123
         return stream.read(size)
-
-
-def _values(options: list[str], option: str) -> list[str]:
-    """What follows each `-l` or `-L`, in the same word or as the next one."""
-    pairs = zip(options, [*options[1:], ""], strict=False)
-    return [word[2:] or following for word, following in pairs if word.startswith(option)]
 
 
 def _files(name: str) -> tuple[str, ...]:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from ..flags.words import with_files
 from ..project.build_settings import NATIVE
 from ..runtime.errors import BuildError
 from ..runtime.files import json_sha256
@@ -60,7 +61,6 @@ _MACHINE = re.compile(r"""(?:^|[\s,="'])(?:-m|--machine-)(?P<option>[a-z0-9][^\s
 _OTHER = re.compile(r"-[DUILo]|-(Wl|Wa),|-(isystem|iquote)")
 _NOT_ABOUT_IT = ("-mllvm", "-maxrregcount")
 _FORWARDS = ("-Xcompiler", "--compiler-options")  # of nvcc
-_RESPONSE = ("-optf", "--options-file")  # of nvcc: a file with further options
 
 
 @dataclass(frozen=True)
@@ -143,15 +143,9 @@ def meaning(cxx: Cxx, options: Iterable[tuple[str, ...]]) -> str:
 
 def words(command: str, folder: Path) -> tuple[str, ...]:
     """The words of a command that is run in a folder, and of the files that it takes some from."""
-    return tuple(_expanded(shlex.split(command), folder))
 
+    def read(name: str) -> list[str] | None:
+        file = folder / name
+        return shlex.split(file.read_text(encoding="utf-8", errors="replace")) if file.is_file() else None
 
-def _expanded(given: Sequence[str], folder: Path) -> Iterator[str]:
-    for before, word in zip(("", *given), given, strict=False):
-        name = word.removeprefix("@") if word.startswith("@") else word if before in _RESPONSE else ""
-        if word.startswith(tuple(f"{each}=" for each in _RESPONSE)):
-            name = word.partition("=")[2]
-        if name and (folder / name).is_file():
-            yield from shlex.split((folder / name).read_text(encoding="utf-8", errors="replace"))
-        else:
-            yield word
+    return tuple(with_files(shlex.split(command), read))

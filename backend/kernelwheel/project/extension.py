@@ -12,10 +12,11 @@ from itertools import filterfalse
 from pathlib import PurePosixPath
 from typing import Any, Literal, NamedTuple, NoReturn, get_args
 
+from ..flags.options import FOLDERS
 from ..runtime.errors import SettingsError
 from ..runtime.platforms import library_file
 from ..runtime.settings import TABLE, choice
-from ..source_language import CUDA_SUFFIX, FOLDER_OPTIONS
+from ..source_language import CUDA_SUFFIX
 from . import arch_choice
 from .arch_choice import ArchList
 from .build_platforms import HOST_PLATFORM
@@ -114,7 +115,7 @@ _Refused = tuple[tuple[str, str], ...]
 _PATH: _Refused = ((r"(?s)\s*$|.*[\n\\]", "not a path"), (r"/|(.*/)?\.\.(/|$)", "it leaves the project"))
 _OPTION: _Refused = (
     (r"(?s)\s*$|.*[\n\0]", "not an option"),
-    (FOLDER_OPTIONS, "folders with headers belong in include-dirs"),
+    ("|".join(FOLDERS), "folders with headers belong in include-dirs"),
 )
 _OF_NVCC: _Refused = (
     *_OPTION,

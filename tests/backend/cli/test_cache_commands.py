@@ -14,13 +14,14 @@ from typing import Any
 import pytest
 from builds import TORCH, contents, needs_cpu_torch, needs_cuda_torch
 from kept import fill, kernels_of, relabel
-from kernelwheel.cli import cache_build, cache_commands, explain
+from kernelwheel.cli import cache_commands
 from kernelwheel.project import arch_choice
 from kernelwheel.runtime import Kernels
 from kernelwheel.runtime.exit_status import finish
 from kernelwheel.runtime.manifest import Library
 from kernelwheel.runtime.store import Store
 from kernelwheel.runtime.store_lock import making
+from kernelwheel.store import build_ahead, content_changes
 from samples import flip
 
 Copy = Callable[[], Path]
@@ -202,7 +203,7 @@ def test_what_covers_an_architecture_list(wanted: str, made: str, covered: bool)
     has = arch_choice.parse(made, "a test")
     library = Library("x.so", "0" * 64, 1, "cuda", tuple(map(str, has.sass)), tuple(map(str, has.ptx)))
 
-    assert cache_build._covers(library, arch_choice.parse(wanted, "a test")) is covered
+    assert build_ahead._covers(library, arch_choice.parse(wanted, "a test")) is covered
 
 
 # explain
@@ -287,7 +288,7 @@ CHANGES: dict[str, tuple[dict[str, Any], list[str]]] = {
 
 @pytest.mark.parametrize(("change", "said"), CHANGES.values(), ids=CHANGES)
 def test_two_plans_are_compared_field_by_field(change: dict[str, Any], said: list[str]) -> None:
-    assert [f"{name}: {what}" for name, what in explain.differences(HAD, {**HAD, **change}).items()] == said
+    assert [f"{name}: {what}" for name, what in content_changes.differences(HAD, {**HAD, **change}).items()] == said
 
 
 # verify, prune, clear

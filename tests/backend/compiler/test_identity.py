@@ -23,7 +23,7 @@ from kernelwheel.compiler.work_folder import work_name
 from kernelwheel.runtime import host
 from kernelwheel.runtime.compatible import Wanted, check
 from kernelwheel.reference import options_table
-from kernelwheel.cli.explain import differences
+from kernelwheel.store.content_changes import differences
 from kernelwheel.cli.manifest_text import settings_text
 from kernelwheel.compiler.build_or_reuse import takes
 from samples import sample

@@ -9,7 +9,6 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pytest
-from kernelwheel.cli import cache_build
 from kernelwheel.project import arch_choice
 from kernelwheel.runtime.artifact import Artifact
 from kernelwheel.runtime.compatible import Wanted, check
@@ -20,6 +19,7 @@ from kernelwheel.runtime.installed import InstalledPackage
 from kernelwheel.runtime.selection import Request, Selection, select
 from kernelwheel.runtime.settings import Settings
 from kernelwheel.runtime.store import Store
+from kernelwheel.store import build_ahead
 from samples import CPU_LIBRARY, CUDA_MANIFEST, HOST
 
 MANIFEST = CUDA_MANIFEST._replace(libraries=(CPU_LIBRARY, CUDA_MANIFEST.libraries[1]._replace(ptx=())))
@@ -186,7 +186,7 @@ BUILDS: dict[str, tuple[str, Host, Given, str, str, str]] = {
 def test_what_a_build_does(device: str, host: Host, given: Given, archs: str, outcome: str, because: str) -> None:
     targets = arch_choice.parse(archs, "a test") if archs else None
 
-    expected = outcome_of(given, host, Request(device, build=partial(cache_build.lacking, host, targets)))
+    expected = outcome_of(given, host, Request(device, build=partial(build_ahead.lacking, host, targets)))
 
     assert (expected.request.device, expected.outcome) == (device, outcome)
     assert because in expected.because

@@ -10,10 +10,10 @@ from typing import Any
 import kernelwheel
 import pytest
 from kernelwheel.__main__ import command_line
-from kernelwheel.load_flags import sort_flags
-from kernelwheel.load_namespaces import taken_namespace
-from kernelwheel.load_package import Described
-from kernelwheel.load_sources import gather, read_sources
+from kernelwheel.jit.flags import flags_of_call
+from kernelwheel.jit.namespaces import taken_namespace
+from kernelwheel.jit.package import described
+from kernelwheel.jit.sources import gather, read_sources
 from kernelwheel.runtime.errors import SettingsError, command
 from loadable import called, refusal_of, write
 from torch import library
@@ -34,7 +34,7 @@ def test_a_change_of_anything_that_is_compiled_is_another_content(tmp_path: Path
 
     def content(**changed: Any) -> Any:
         call = called(**{"extra_include_paths": [include], **changed})
-        return Described(call, read_sources(call, source)).wanted.content
+        return described(call, read_sources(call, source)).content
 
     first = content()
     assert content(verbose=True, only_compile=True) == first
@@ -67,7 +67,7 @@ def test_headers_are_found_by_where_they_are_relative_to_what_includes_them(tmp_
     source = tmp_path / "p/csrc/a.cpp"
 
     call = called(extra_include_paths=tmp_path / "q/include", extra_cflags=r"-DMACRO=\"macro.h\"")
-    tree = gather(read_sources(call, source), sort_flags(call, cuda=False))
+    tree = gather(read_sources(call, source), flags_of_call(call, cuda=False))
 
     assert sorted(tree.files) == [
         "include1/lib/l.h",
@@ -102,7 +102,7 @@ def test_flags_are_what_a_shell_would_split_and_torch_s_own_libraries_are_left_o
         extra_include_paths=["  second\n"],
     )
 
-    flags = sort_flags(call, cuda=True)
+    flags = flags_of_call(call, cuda=True)
 
     first, second = str(tmp_path / "first"), str(tmp_path / "second")
     assert flags.cxx == ["-g", "-O0", "-Wall", "-isystem", first, '-DTEXT="a b"', "-include", "/x/before.h"]
@@ -132,6 +132,8 @@ def test_flags_are_what_a_shell_would_split_and_torch_s_own_libraries_are_left_o
         ("-Xlinker {d}/libboth.so", "-Xlinker -L{d} -Xlinker -l:libboth.so", [":libboth.so"]),
         ("-Wl,--version-script={d}/v.map -Wl,--dynamic-list,{d}/v.map",
          "-Wl,--version-script={0}/v.map -Wl,--dynamic-list={0}/v.map", []),
+        ("-Xlinker -rpath-link -Xlinker {d}/b.o -Wl,-Map,{d}/b.o",
+         "-Xlinker -rpath-link -Xlinker {d}/b.o -Wl,-Map,{d}/b.o", []),
         ("-z now -u v.map -Wl,-rpath,{d} -Wl,-Map={d}/v.map -pthread",
          "-z now -u v.map -Wl,-rpath,{d} -Wl,-Map={d}/v.map -pthread", []),
         ("-ltorch -lc10 -Wl,--no-as-needed -lx -lx", "-Wl,--no-as-needed -lx -lx", ["x"]),
@@ -142,7 +144,7 @@ def test_what_is_linked_stays_in_its_place(tmp_path: Path, given: str, expected:
     write(tmp_path, dict.fromkeys(("liba.a", "b.o", "libboth.so", "libboth.a", "v.map"), ""))
     write(tmp_path, {"options": f"-Wl,-z,now\n{tmp_path}/liba.a"})
 
-    flags = sort_flags(called(extra_ldflags=given.format(d=tmp_path)), cuda=False)
+    flags = flags_of_call(called(extra_ldflags=given.format(d=tmp_path)), cuda=False)
 
     places = [f"../src/linked/{number}" for number in range(2)]
     assert flags.link == expected.format(*places, d=tmp_path).split()
@@ -152,7 +154,7 @@ def test_what_is_linked_stays_in_its_place(tmp_path: Path, given: str, expected:
 def test_options_in_a_file_count_by_what_they_say(tmp_path: Path) -> None:
     write(tmp_path, {"one": f"-DA @{tmp_path}/two", "two": f"-DB @{tmp_path}/one", "include/x.h": ""})
 
-    flags = sort_flags(
+    flags = flags_of_call(
         called(extra_cflags=f"@{tmp_path}/one -I{tmp_path}/include @none", extra_cuda_cflags=f"-optf {tmp_path}/two"),
         cuda=True,
     )
@@ -165,7 +167,7 @@ def test_options_in_a_file_count_by_what_they_say(tmp_path: Path) -> None:
 def test_folders_in_flags_are_those_of_one_compiler_or_of_both(tmp_path: Path, of_nvcc: str) -> None:
     call = called(extra_cflags=f"-O2 -I{tmp_path}", extra_cuda_cflags=of_nvcc.format(d=tmp_path))
 
-    flags = sort_flags(call, cuda=True)
+    flags = flags_of_call(call, cuda=True)
 
     both = of_nvcc == "-I{d}"
     assert flags.include_dirs == ([str(tmp_path)] if both else [])
@@ -210,7 +212,7 @@ def test_a_namespace_that_the_process_has_is_known_from_sources_and_library(text
 def test_architectures_that_no_list_can_say_are_an_error() -> None:
     for flags in ("-arch=native", "-arch compute_80 -code sm_86", "-gencode arch=compute_80,code=lto_80"):
         with pytest.raises(SettingsError, match="name them in TORCH_CUDA_ARCH_LIST"):
-            sort_flags(called(extra_cuda_cflags=flags), cuda=True)
+            flags_of_call(called(extra_cuda_cflags=flags), cuda=True)
 
 
 @pytest.mark.parametrize("function", [kernelwheel.load, kernelwheel.prepare])

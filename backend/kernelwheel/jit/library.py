@@ -11,22 +11,23 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from .flag_words import FOLDERS, with_headers
-from .load_flags import Call
-from .load_package import Described
-from .runtime import host as hosts
-from .runtime.artifact import Artifact
-from .runtime.compatible import Mismatch
-from .runtime.errors import BuildError, IncompatibleArtifactError
-from .runtime.files import json_sha256
-from .runtime.find import find
-from .runtime.host import Host
-from .runtime.kernels import Kernels
-from .runtime.loading import load_module
-from .runtime.manifest import read
-from .runtime.no_kernels import incompatible
-from .runtime.platforms import library_file, platform_name
-from .runtime.selection import Request, against
+from ..flags.options import FOLDERS
+from ..flags.words import with_headers
+from ..runtime import host as hosts
+from ..runtime.artifact import Artifact
+from ..runtime.compatible import Mismatch
+from ..runtime.errors import BuildError, IncompatibleArtifactError
+from ..runtime.files import json_sha256
+from ..runtime.find import find
+from ..runtime.host import Host
+from ..runtime.kernels import Kernels
+from ..runtime.loading import load_module
+from ..runtime.manifest import read
+from ..runtime.no_kernels import incompatible
+from ..runtime.platforms import library_file, platform_name
+from ..runtime.selection import Request, against
+from .arguments import LoadArguments
+from .package import Description, NotInstalled, described
 
 # What a process has loaded, by content, and the lock of each content: those of others are compiled meanwhile.
 _loaded: dict[str, tuple[ModuleType | None, Path]] = {}
@@ -45,69 +46,69 @@ def _renew_locks() -> None:
 os.register_at_fork(after_in_child=_renew_locks)
 
 
-def library_of(call: Call, texts: Mapping[str, bytes], caller: str) -> Any:
+def carry_out(arguments: LoadArguments, texts: Mapping[str, bytes], caller: str) -> Any:
     """What a call returns; `caller` is the module that it is made in."""
-    package = Described(call, texts)
-    if call.only_compile:
-        return compiled(package).folder
-    name = package.extension["name"]
-    if declared := _declared(package, caller):
+    description = described(arguments, texts)
+    if arguments.only_compile:
+        return compiled(description).folder
+    name = description.extension["name"]
+    if declared := _declared(description, caller):
         name, folder = declared
         library: ModuleType | None = import_by_name(name)
     else:
-        key = json_sha256(package.wanted.content)
+        key = json_sha256(description.content)
         with _locks.setdefault(key, threading.RLock()):
             if key not in _loaded:
-                _loaded[key] = Loader(package).load(f"kernelwheel.loaded_{key[:12]}.{name}")
+                _loaded[key] = Loader(description).load(f"kernelwheel.loaded_{key[:12]}.{name}")
             library, folder = _loaded[key]
-    if call.verbose:
-        from .runtime import progress  # imported only if needed, to keep a warm start fast
+    if arguments.verbose:
+        from ..runtime import progress  # imported only if needed, to keep a warm start fast
 
-        progress.printer(package.package)(f"{name} is loaded from {folder}")
-    if call.unique_namespace:
+        progress.printer(description.package)(f"{name} is loaded from {folder}")
+    if arguments.unique_namespace:
         import torch
 
-        return getattr(torch.ops, package.extension["name"])
-    return library if call.wants_module else str(folder / library_file(name, platform_name()))
+        return getattr(torch.ops, description.extension["name"])
+    return library if arguments.wants_module else str(folder / library_file(name, platform_name()))
 
 
 class Loader(Kernels):
     """The kernels of one call, in this process."""
 
-    installed: Described
-
-    def __init__(self, package: Described) -> None:
-        self._begin(package)  # a process has many of these, which no command line asks for
+    def __init__(self, description: Description) -> None:
+        self.description, self.package = description, NotInstalled(description)
+        self._begin(self.package)  # a process has many of these, which no command line asks for
 
     def load(self, unique: str) -> tuple[ModuleType | None, Path]:
         """Load the library: a module, under a name that no other content has, or operators; its folder too.
 
         pybind11 gives a second module of one name what the first one is, whatever file it comes from.
         """
-        package, name, settings = self.installed, self.installed.extension["name"], self.installed.settings
+        description, package = self.description, self.package
+        name, settings = description.extension["name"], description.settings
         loaded: list[ModuleType | None] = []
 
         def load(artifact: Artifact) -> None:
             with _registering:
-                _require_own_namespace(package, artifact)
-                loaded.append(load_module(package.package, name, artifact, unique))
+                _require_own_namespace(description, artifact)
+                loaded.append(load_module(description.package, name, artifact, unique))
 
         try:
             with self._os_errors():
                 request = self._whole_request()
-                if not (settings.archs and package.cuda and settings.jit != "never"):
+                if not (settings.archs and description.cuda and settings.jit != "never"):
                     artifact = self._obtain(request, load)
                 elif entry := self._made_for_named(load):
                     artifact = entry
                 else:
-                    artifact = compiled(package)  # an entry for other architectures, which fits here, will not do
+                    artifact = compiled(description)  # an entry for other architectures, which fits here, will not do
                     if unfit := against(artifact, request, self.host, package.wanted):
                         because = f"TORCH_CUDA_ARCH_LIST or -gencode names {settings.archs}"
-                        raise incompatible(package.package, "cuda", unfit, because)
+                        raise incompatible(description.package, "cuda", unfit, because)
                     self._refuse_other_family(name, artifact)
                     load(artifact)
         except IncompatibleArtifactError as error:
-            _require_architectures(package, self.host, error)
+            _require_architectures(description, self.host, error)
             raise
         finally:
             package.remove_sources()
@@ -115,17 +116,17 @@ class Loader(Kernels):
 
     def _made_for_named(self, load: Callable[[Artifact], None]) -> Artifact | None:
         """An entry that was made for the very list that is set now, loaded; `compiled` knows what other lists say."""
-        archs = self.installed.settings.archs
+        archs = self.description.settings.archs
 
         def others(artifact: Artifact, found: tuple[Mismatch, ...]) -> tuple[Mismatch, ...]:
             made = artifact.manifest.built_with["settings"]["archs"]["value"]
             return found or (() if made == archs else (Mismatch("archs", archs, str(made), "compile it"),))
 
-        of_a_family = self.installed.extension["archs"]
-        return None if of_a_family else find(self.installed, self.host, Request("cuda", build=others), load).artifact
+        of_a_family = self.description.extension["archs"]
+        return None if of_a_family else find(self.package, self.host, Request("cuda", build=others), load).artifact
 
 
-def _declared(package: Described, caller: str) -> tuple[str, Path] | None:
+def _declared(description: Description, caller: str) -> tuple[str, Path] | None:
     """What the caller's package has in its wheel of the same content: where it is imported from, and its folder."""
     outer = caller.split(".")
     for name in (".".join(outer[:count]) for count in range(len(outer), 0, -1)):
@@ -133,15 +134,14 @@ def _declared(package: Described, caller: str) -> tuple[str, Path] | None:
             folder = Path(place, "_native")
             content = manifest.content if (manifest := read(folder)) else {"extensions": [], "sources": {}}
             for extension in content["extensions"]:
-                if _is_same(package, extension, content["sources"]):
+                if _is_same(description, extension, content["sources"]):
                     return extension["name"], folder
     return None
 
 
-def _is_same(package: Described, extension: Mapping[str, Any], digests: Mapping[str, str]) -> bool:
+def _is_same(description: Description, extension: Mapping[str, Any], digests: Mapping[str, str]) -> bool:
     """Whether a package's extension is compiled from the same, wherever its files are; it may have further headers."""
-    assert package.source
-    own, own_digests = package.extension, package.source.content["sources"]
+    own, own_digests = description.extension, description.content["sources"]
 
     def flags(of: Mapping[str, Any]) -> list[Any]:  # but for folders of headers, which count by what is in them
         for_compilers = [
@@ -168,33 +168,34 @@ def _is_same(package: Described, extension: Mapping[str, Any], digests: Mapping[
     )
 
 
-def compiled(package: Described) -> Artifact:
+def compiled(description: Description) -> Artifact:
     """The entry for a call, from a store or compiled now, for the architectures that are named, or else these GPUs."""
     # imported only if needed, to keep a warm start fast
-    from .cli.cache_build import build
-    from .runtime import progress
+    from ..runtime import progress
+    from ..store.build_ahead import build
 
     host = hosts.probe()
-    if package.cuda:
+    if description.cuda:
         host = hosts.with_listed_gpus(host)
-        _require_architectures(package, host)
+        _require_architectures(description, host)
+    package = NotInstalled(description)
     try:
-        return build(package, host, package.cuda, "", progress.printer(package.package))[0]
+        return build(package, host, description.cuda, "", progress.printer(package.package))[0]
     finally:
         package.remove_sources()
 
 
-def _require_own_namespace(package: Described, artifact: Artifact) -> None:
+def _require_own_namespace(description: Description, artifact: Artifact) -> None:
     """Raise an error if this process has the operators that the library registers: torch would end it."""
-    own, texts = package.extension, package.tree.files.values()
+    own, texts = description.extension, description.tree.files.values()
     if not any(b"TORCH_LIBRARY" in text for text in texts):
         return
-    from .load_namespaces import taken_namespace  # imported only if needed, to keep a warm start fast
+    from .namespaces import taken_namespace  # imported only if needed, to keep a warm start fast
 
     library = (artifact.folder / library_file(own["name"], platform_name())).read_bytes()
     if taken := taken_namespace(texts, (*own["cxx_flags"], *own["cuda_flags"]), own["name"], library):
         raise BuildError(
-            f"{package.package} cannot be loaded: its operators are in a namespace that this process has",
+            f"{description.package} cannot be loaded: its operators are in a namespace that this process has",
             required="a namespace that no other library in this process registers",
             found=f"{taken}, which another library registers, maybe an earlier version of this one",
             remedies=[
@@ -204,12 +205,12 @@ def _require_own_namespace(package: Described, artifact: Artifact) -> None:
         )
 
 
-def _require_architectures(package: Described, host: Host, because: Exception | None = None) -> None:
+def _require_architectures(description: Description, host: Host, because: Exception | None = None) -> None:
     """Raise an error if nothing says for which GPUs to compile."""
-    chosen = package.settings.archs or package.settings.cuda == "on"
-    if package.cuda and not chosen and host.cuda and not host.capabilities:
+    chosen = description.settings.archs or description.settings.cuda == "on"
+    if description.cuda and not chosen and host.cuda and not host.capabilities:
         raise BuildError(
-            f"{package.package} cannot be compiled: nothing says for which GPUs",
+            f"{description.package} cannot be compiled: nothing says for which GPUs",
             required="TORCH_CUDA_ARCH_LIST, or a GPU that this process sees",
             found="TORCH_CUDA_ARCH_LIST is not set, and torch sees no GPU",
             remedies=["set TORCH_CUDA_ARCH_LIST, to 9.0 for example", "or run it on a machine with a GPU"],

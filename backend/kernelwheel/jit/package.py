@@ -10,16 +10,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .flag_words import with_headers
-from .load_flags import Call, sort_flags
-from .load_sources import INLINE, Tree, gather
-from .runtime.compatible import Mismatch
-from .runtime.files import json_sha256
-from .runtime.installed import InstalledPackage
-from .runtime.settings import Origin, Settings
-from .runtime.sources import Sources
-from .source_language import CUDA_SUFFIX, SOURCES
-from .version import LOADED, OLDEST_TORCH
+from ..flags.words import with_headers
+from ..runtime.compatible import Mismatch
+from ..runtime.content import Content
+from ..runtime.files import json_sha256
+from ..runtime.installed import InstalledPackage
+from ..runtime.record import Record
+from ..runtime.settings import Origin, Settings
+from ..runtime.sources import Sources
+from ..source_language import CUDA_SUFFIX, SOURCES
+from ..version import LOADED, OLDEST_TORCH
+from .arguments import LoadArguments
+from .flags import flags_of_call
+from .sources import INLINE, Tree, gather
 
 # What makes a module of sources that only register operators, but include Python's headers.
 _EMPTY_MODULE = """#include <Python.h>
@@ -28,32 +31,57 @@ PyMODINIT_FUNC PyInit_NAME() { return PyModule_Create(&definition); }
 """
 
 
-class Described(InstalledPackage):
-    """The package that a call stands for: one extension, and its files, which are written where they are compiled.
+class Description(Record):
+    """What a call describes: a package with one extension, and its files."""
 
-    Attributes:
-        extension: the fields of project/extension.py's Extension, as JSON values, as in a content.
-    """
-
-    def __init__(self, call: Call, texts: Mapping[str, bytes]) -> None:
-        """Raises a SettingsError if the arguments are not right."""
-        environ = {**os.environ, "VERBOSE": "1"} if call.verbose else os.environ  # as CMake reads it
-        super().__init__(f"kernelwheel.{call.name}", LOADED, Path(INLINE), environ)
-        settings = Settings.resolve(self.package, {}, self.environ)
-        self.tree, self.extension = _extension(call, texts)
-        if self.extension["archs"]:
-            settings = settings.changed("archs", self.extension["archs"], Origin("extra_cuda_cflags"))
-        if call.build_directory:
-            folder = str(Path(call.build_directory).absolute())
-            settings = settings.changed("cache-dir", folder, Origin("build_directory"))
-        about = {"package": self.package, "version": LOADED, "abi": "stable", "torch_target": OLDEST_TORCH}
-        content = {**about, "sources": _digests(self.tree), "extensions": [self.extension], "options": {}}
-        vars(self).update(settings=settings, source=Sources(content, Path(INLINE), {}))
+    package: str
+    environ: Mapping[str, str]
+    settings: Settings
+    tree: Tree  # the files
+    extension: dict[str, Any]  # the fields of project/extension.py's Extension, as JSON values, as in a content
+    content: Content
 
     @property
     def cuda(self) -> bool:
         """Whether it is compiled with CUDA."""
         return bool(self.extension["cuda"] == "required")
+
+
+def described(arguments: LoadArguments, texts: Mapping[str, bytes]) -> Description:
+    """What a call describes; `texts` are its sources, by absolute path.
+
+    Raises:
+        SettingsError: the arguments are not right.
+    """
+    package = f"kernelwheel.{arguments.name}"
+    environ = {**os.environ, "VERBOSE": "1"} if arguments.verbose else os.environ  # as CMake reads it
+    settings = Settings.resolve(package, {}, environ)
+    tree, extension = _extension(arguments, texts)
+    if extension["archs"]:
+        settings = settings.changed("archs", extension["archs"], Origin("extra_cuda_cflags"))
+    if arguments.build_directory:
+        folder = str(Path(arguments.build_directory).absolute())
+        settings = settings.changed("cache-dir", folder, Origin("build_directory"))
+    content = {
+        "package": package,
+        "version": LOADED,
+        "abi": "stable",
+        "torch_target": OLDEST_TORCH,
+        "sources": _digests(tree),
+        "extensions": [extension],
+        "options": settings.content(cuda=True),
+    }
+    return Description(package, environ, settings, tree, extension, content)
+
+
+class NotInstalled(InstalledPackage):
+    """The package of a Description, as the loader asks about one: it has no wheel, and its sources are in memory."""
+
+    def __init__(self, description: Description) -> None:
+        super().__init__(description.package, LOADED, Path(INLINE), description.environ)
+        sources = Sources(description.content, Path(INLINE), {})
+        vars(self).update(settings=description.settings, source=sources)
+        self._files = description.tree.files
 
     def _read(self) -> None:
         """There is no wheel."""
@@ -66,18 +94,17 @@ class Described(InstalledPackage):
     def read_sources_again(self) -> None:
         """Write the files where the compiler takes them from, and say why; called once the store is locked."""
         # imported only if needed, to keep a warm start fast
-        from .cli.loaded import changes, last_entries
-        from .runtime.progress import printer
-        from .runtime.store_lock import mark
+        from ..runtime.progress import printer
+        from ..runtime.store_lock import mark
+        from .history import changes, last_entries
 
         assert self.source
         for last in last_entries(self)[-1:]:
-            wanted = self.wanted.content or last.manifest.content
-            printer(self.package)(f"since the last compile: {changes(last.manifest.content, wanted)}")
+            printer(self.package)(f"since the last compile: {changes(last.manifest.content, self.source.content)}")
         self.remove_sources()
         folder = Path(tempfile.mkdtemp(prefix="sources-", suffix=mark(), dir=self.own_store().root / ".work"))
         vars(self).update(source=self.source._replace(folder=folder))
-        for name, text in self.tree.files.items():
+        for name, text in self._files.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(text)
 
@@ -87,15 +114,15 @@ class Described(InstalledPackage):
             shutil.rmtree(self.source.folder, ignore_errors=True)
 
 
-def _extension(call: Call, texts: Mapping[str, bytes]) -> tuple[Tree, dict[str, Any]]:
+def _extension(arguments: LoadArguments, texts: Mapping[str, bytes]) -> tuple[Tree, dict[str, Any]]:
     """What is compiled."""
     cuda_files = [path for path in texts if path.endswith(CUDA_SUFFIX)]
-    cuda = bool(cuda_files) if call.with_cuda is None else call.with_cuda
+    cuda = bool(cuda_files) if arguments.with_cuda is None else arguments.with_cuda
     if cuda_files and not cuda:
-        raise call.refusal("with_cuda", "True or None, with CUDA files", f"False, with {', '.join(cuda_files)}")
-    flags = sort_flags(call, cuda)
+        raise arguments.refusal("with_cuda", "True or None, with CUDA files", f"False, with {', '.join(cuda_files)}")
+    flags = flags_of_call(arguments, cuda)
     tree = gather(texts, flags, cuda)
-    kind = "module" if call.wants_module else "operators" if call.abi == "stable" else "torch-library"
+    kind = "module" if arguments.wants_module else "operators" if arguments.abi == "stable" else "torch-library"
     if kind == "torch-library" and any(map(_is_of_python, tree.headers)):
         kind = "module"
 
@@ -103,11 +130,11 @@ def _extension(call: Call, texts: Mapping[str, bytes]) -> tuple[Tree, dict[str, 
         return f"{SOURCES}/{name}" if (name := tree.names.get(path, "")) else None if name is None else path
 
     cxx, for_nvcc = with_headers(flags.cxx, copied), with_headers(flags.cuda, copied)
-    unique = call.name
-    if call.unique_namespace:
+    unique = arguments.name
+    if arguments.unique_namespace:
         decides = [_digests(tree), tree.include_dirs, cxx, for_nvcc, flags.link, flags.archs]
         unique += f"_{json_sha256(decides)[:12]}"
-    if kind == "module" and not call.wants_module and not any(map(_has_module, tree.files.values())):
+    if kind == "module" and not arguments.wants_module and not any(map(_has_module, tree.files.values())):
         made = {"empty_module.cpp": _EMPTY_MODULE.replace("NAME", unique).encode()}
         tree = tree._replace(files={**tree.files, **made}, sources=[*tree.sources, *made])
     return tree, {

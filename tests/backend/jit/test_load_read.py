@@ -8,8 +8,8 @@ from typing import Any
 
 import kernelwheel
 import pytest
-from kernelwheel.load_package import Described
-from kernelwheel.load_sources import read_sources
+from kernelwheel.jit.package import described
+from kernelwheel.jit.sources import read_sources
 from loadable import MODULE, called, refusal_of, write
 
 pytestmark = pytest.mark.once
@@ -61,9 +61,9 @@ def test_a_file_counts_however_it_is_named(tmp_path: Path) -> None:
     for number in range(1, 6):
         (apart / f"{number}.h").write_text(VALUE.format(number, 1))
         call = called(extra_cflags=flags, extra_ldflags=[f"{apart}/libseven.a"])
-        contents = Described(call, read_sources(call, source)).wanted.content
+        contents = described(call, read_sources(call, source)).content
         (apart / f"{number}.h").write_text(VALUE.format(number, 0))
-        assert Described(call, read_sources(call, source)).wanted.content != contents
+        assert described(call, read_sources(call, source)).content != contents
     for number in range(1, 6):
         (apart / f"{number}.h").write_text(VALUE.format(number, 1))
     (apart / "6.bin").write_text("1")

@@ -6,15 +6,14 @@ in the same stores, compiled by the same compiler under the same lock, verified 
 
 from __future__ import annotations
 
-import re
 import sys
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .load_flags import Abi, Call, Paths, Strings
-from .load_library import library_of
-from .load_sources import INLINE, read_sources
+from .arguments import Abi, LoadArguments, Paths, Strings
+from .inline import Functions, inline_sources
+from .library import carry_out
+from .sources import read_sources
 
 
 def load(
@@ -56,8 +55,22 @@ def load(
         IncompatibleArtifactError: what was compiled does not fit this machine.
         StoreError: the cache cannot be used.
     """
-    call = Call.of(locals())
-    return library_of(call, read_sources(call, sources), sys._getframe(1).f_globals.get("__name__", ""))
+    arguments = LoadArguments(
+        name=name,
+        extra_cflags=extra_cflags,
+        extra_cuda_cflags=extra_cuda_cflags,
+        extra_ldflags=extra_ldflags,
+        extra_include_paths=extra_include_paths,
+        build_directory=build_directory,
+        verbose=verbose,
+        with_cuda=with_cuda,
+        is_python_module=is_python_module,
+        abi=abi,
+        unique_namespace=unique_namespace,
+        only_compile=only_compile,
+    )
+    arguments.refuse_unfit(is_standalone, sycl=bool(with_sycl or extra_sycl_cflags))
+    return carry_out(arguments, read_sources(arguments, sources), sys._getframe(1).f_globals.get("__name__", ""))
 
 
 def load_inline(
@@ -65,7 +78,7 @@ def load_inline(
     cpp_sources: Strings,
     cuda_sources: Strings = None,
     sycl_sources: Strings = None,
-    functions: str | Sequence[str] | Mapping[str, str | None] | None = None,
+    functions: Functions = None,
     extra_cflags: Strings = None,
     extra_cuda_cflags: Strings = None,
     extra_sycl_cflags: Strings = None,
@@ -89,15 +102,30 @@ def load_inline(
 
     For the stable ABI, no `#include` line comes first.
     """
-    call = Call.of(locals())
-    implicit = not no_implicit_headers and abi == "torch"
-    cpp = ["#include <torch/extension.h>"] if implicit else []
-    cpp += [*call.texts("cpp_sources", cpp_sources), *_bindings(call, functions, with_pytorch_error_handling)]
-    texts = {f"{INLINE}/main.cpp": "\n".join(cpp).encode()}
-    if cuda := call.texts("cuda_sources", cuda_sources):
-        first = [f"#include <{each}>" for each in ("torch/types.h", "cuda.h", "cuda_runtime.h") if implicit]
-        texts[f"{INLINE}/cuda.cu"] = "\n".join([*first, *cuda]).encode()
-    return library_of(call, texts, sys._getframe(1).f_globals.get("__name__", ""))
+    arguments = LoadArguments(
+        name=name,
+        extra_cflags=extra_cflags,
+        extra_cuda_cflags=extra_cuda_cflags,
+        extra_ldflags=extra_ldflags,
+        extra_include_paths=extra_include_paths,
+        build_directory=build_directory,
+        verbose=verbose,
+        with_cuda=with_cuda,
+        is_python_module=is_python_module,
+        abi=abi,
+        unique_namespace=unique_namespace,
+        only_compile=only_compile,
+    )
+    arguments.refuse_unfit(is_standalone=False, sycl=bool(with_sycl or extra_sycl_cflags or sycl_sources))
+    texts = inline_sources(
+        arguments,
+        cpp_sources,
+        cuda_sources,
+        functions,
+        with_headers=not no_implicit_headers and abi == "torch",
+        with_error_handling=with_pytorch_error_handling,
+    )
+    return carry_out(arguments, texts, sys._getframe(1).f_globals.get("__name__", ""))
 
 
 def prepare(name: str, sources: Paths = None, **arguments: Any) -> Path:
@@ -114,30 +142,3 @@ def prepare(name: str, sources: Paths = None, **arguments: Any) -> Path:
     if sources is None:
         return Path(load_inline(name, **arguments, only_compile=True))
     return Path(load(name, sources, **arguments, only_compile=True))
-
-
-def _bindings(call: Call, functions: str | Sequence[str] | Mapping[str, str | None] | None, handled: bool) -> list[str]:
-    """The lines that make a module of some functions; none if `functions` is None."""
-    if functions is None:
-        return []
-    if not isinstance(functions, (str, Sequence, Mapping)):
-        raise ValueError(f"functions takes names, or docstrings by name, not {functions!r}")
-    names = [functions] if isinstance(functions, str) else list(functions)
-    if bad := [each for each in names if not (isinstance(each, str) and re.fullmatch(r"[A-Za-z_][\w:]*", each))]:
-        raise call.refusal("functions", "names of C++ functions, or a dict of them and docstrings", repr(bad[0]))
-    docstrings = functions if isinstance(functions, Mapping) else {each: each for each in names}
-    if wrong := [each for each in docstrings.values() if not isinstance(each, (str, type(None)))]:
-        raise call.refusal("functions", "docstrings, each a string or None", repr(wrong[0]))
-    wrapped = "torch::wrap_pybind_function({})" if handled else "{}"
-    lines = [f'm.def("{each}", {wrapped.format(each)}, {_literal(docstrings[each] or "")});' for each in names]
-    return ["PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {", *lines, "}"]
-
-
-def _literal(text: str) -> str:
-    """A string of C++, in UTF-8: every byte that may mean something else by its number."""
-    encoded = text.encode("utf-8", "replace")  # half of a surrogate pair is no character
-    plain = (
-        chr(byte) if (byte < 128 and chr(byte).isalnum()) or byte in b" .,:;()_-" else f"\\{byte:03o}"
-        for byte in encoded
-    )
-    return f'"{"".join(plain)}"'

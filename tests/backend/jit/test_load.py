@@ -18,8 +18,8 @@ import warm_python
 from builds import build, needs_cuda_torch
 from declared import HEAD
 from editables import Editable, make_user
-from kernelwheel import load_library
 from kernelwheel.__main__ import main
+from kernelwheel.jit import library
 from kernelwheel.runtime.errors import BuildError
 from kernelwheel.runtime.store import Store
 from loadable import FILES, MODULE, load_light, refusal_of, write
@@ -32,7 +32,7 @@ LOAD = "import kernelwheel; m = kernelwheel.load('light', ['csrc/light.cpp'], ex
 # A warm start imports none of the rooms that know how to compile.
 ROOMS = """
 import sys
-print([each for each in ("cli", "compiler", "packing", "project") if f"kernelwheel.{each}" in sys.modules])
+print([each for each in ("cli", "compiler", "packing", "project", "store") if f"kernelwheel.{each}" in sys.modules])
 """
 NO_ROOMS = "[]\n"
 
@@ -146,7 +146,7 @@ def test_versions_of_operators_on_the_stable_abi_live_side_by_side_and_serve_eve
     made = [entry.manifest.requires for entry in Store(user.cache, "kernelwheel.ops", "0").entries()]
     assert [(requires.python, requires.torch) for requires in made] == [(None, "2.10")] * 2
     # A library that registers a namespace again would end the process.
-    monkeypatch.setattr(load_library, "_loaded", {})
+    monkeypatch.setattr(library, "_loaded", {})
     with pytest.raises(BuildError, match="pass unique_namespace=True") as refused:
         load(STABLE, unique=False)
     assert "ops, which another library registers" in refused.value.found
@@ -154,7 +154,7 @@ def test_versions_of_operators_on_the_stable_abi_live_side_by_side_and_serve_eve
 
 def test_other_names_are_compiled_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     both = threading.Barrier(2, timeout=60)
-    monkeypatch.setattr(load_library.Loader, "load", lambda *_: (both.wait(), Path()))
+    monkeypatch.setattr(library.Loader, "load", lambda *_: (both.wait(), Path()))
     source = write(tmp_path) / "csrc/light.cpp"
 
     with ThreadPoolExecutor(2) as threads:
@@ -267,7 +267,7 @@ def test_a_missing_compiler_is_one_error_and_leaves_no_file(
 
 
 AT_ONCE = """
-import os, sys, torch, kernelwheel.load_call
+import os, sys, torch, kernelwheel.jit.load
 from pathlib import Path
 for number in range(16):
     if os.fork() == 0:

@@ -1,22 +1,23 @@
-"""The flags of a call of `load` for the linker: libraries, archives and objects in their places among the options."""
+"""Flags for the linker: libraries, archives and objects in their places among the options."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from .flag_words import Word, join, split
-from .runtime.files import is_file
-from .source_language import SOURCES
+from ..runtime.files import is_file
+from ..source_language import SOURCES
+from .options import OTHERS_OF_LINKER, READ_BY_LINKER
+from .words import Word, join, split, valued, values_of
 
 # Where the copies of files that become part of the library are, in the folder that is compiled.
 LINKED_FILES = "linked"
-# ld's options that choose which libraries `-l` stands for, and those that take a file.
+# The libraries that every extension is linked with, and every one that uses CUDA: torch's, and the static runtime.
+LINKED = {"torch", "torch_cpu", "c10", "torch_python"}
+LINKED_FOR_CUDA = {"torch_cuda", "c10_cuda", "cudart", "cudart_static"}
+# ld's options that choose which libraries `-l` stands for.
 _STATIC = ("-Bstatic", "-dn", "-non_shared", "-static")
 _SHARED = ("-Bdynamic", "-dy", "-call_shared")
-_READING = ("--version-script", "--dynamic-list", "--retain-symbols-file", "--just-symbols", "--script")
-# What the next word is of, other than a file that is linked.
-_VALUED = ("-o", "-Map", "-rpath", "-rpath-link", "-soname", "-h", "-u", "-z", "-e", "-m")
 _OBJECTS = (".a", ".o", ".lo")
 
 
@@ -50,26 +51,26 @@ class LinkFlags:
             for word in _with_values(split(given))
         ]
         self._folders = [word.text[2:] for word in words if word.text.startswith("-L")]
-        before = ["", *(word.text for word in words)]
-        placed = ((word, self._placed(word.text, last)) for word, last in zip(words, before, strict=False))
+        values = {each.end for each in valued(words, OTHERS_OF_LINKER, linker=True) if each.end != each.at}
+        placed = ((word, self._placed(word.text, index in values)) for index, word in enumerate(words))
         self.flags = join(word._replace(text=text) for word, texts in placed for text in texts)
 
-    def _placed(self, text: str, before: str) -> list[str]:
-        """What stands for a word; `before` is the last one."""
+    def _placed(self, text: str, is_value: bool) -> list[str]:
+        """What stands for a word, which may be the value of an option."""
         option, _, value = text.partition("=")
         self._static = (self._static or text in _STATIC) and text not in _SHARED
         if text.startswith("-l"):
             return self._library(text[2:])
-        if option in _READING and is_file(Path(value)):
+        if option in READ_BY_LINKER and is_file(Path(value)):
             return [f"{option}={self._copy(self._absolute(value))}"]
-        if text.startswith("-") or before in _VALUED or not ("/" in text or _is_library(text)):
+        if text.startswith("-") or is_value or not ("/" in text or _is_library(text)):
             return [text]
         path = self._absolute(text)
         if not is_file(Path(path)):
             if _is_library(text):
                 raise FileNotFoundError(path)
             return [text]
-        if not _is_shared(path):
+        if not _is_named_as_shared(path):
             return [self._copy(path)]
         folder, _, file = path.rpartition("/")  # what is loaded is the one that is found on the machine that runs it
         self.libraries.append(f":{file}")
@@ -92,17 +93,17 @@ class LinkFlags:
 
 def library_folders(flags: Sequence[str]) -> list[str]:
     """The options that name folders of libraries."""
-    return [word.text for word in _with_values(split(flags)) if word.text.startswith("-L")]
+    return [f"-L{folder}" for folder in values_of(flags, ("-L",), linker=True)]
 
 
-def _with_values(words: Sequence[Word]) -> Iterator[Word]:
+def _with_values(words: Sequence[Word]) -> list[Word]:
     """The words, in which the value of `-l` and `-L` is in the same one, and an equals sign follows long options."""
-    following = iter(words)
-    for word in following:
-        if word.text in ("-l", "-L", *_READING) and (value := next(following, None)):
-            yield word._replace(text=word.text + ("" if word.text in ("-l", "-L") else "=") + value.text)
-        else:
-            yield word
+    changed: dict[int, Word | None] = dict(enumerate(words))
+    for option, value, at, end in valued(words, ("-l", "-L", *READ_BY_LINKER), linker=True):
+        if end != at:
+            changed[end] = None
+            changed[at] = words[at]._replace(text=option + "=" * option.startswith("--") + value)
+    return [word for word in changed.values() if word]
 
 
 def _archive(library: str, folders: Sequence[str], static: bool) -> str | None:
@@ -110,12 +111,13 @@ def _archive(library: str, folders: Sequence[str], static: bool) -> str | None:
     names = [library[1:]] if library.startswith(":") else [f"lib{library}.so", f"lib{library}.a"][static:]
     found = (f"{folder}/{name}" for folder in folders for name in names if is_file(Path(folder, name)))
     first = next(found, None)
-    return None if first is None or _is_shared(first) else first
+    return None if first is None or _is_named_as_shared(first) else first
 
 
-def _is_shared(path: str) -> bool:
+def _is_named_as_shared(path: str) -> bool:
+    """By its name alone: a linker script of that name, too, says for itself what is linked."""
     return ".so" in Path(path).suffixes
 
 
 def _is_library(path: str) -> bool:
-    return path.endswith(_OBJECTS) or _is_shared(path)
+    return path.endswith(_OBJECTS) or _is_named_as_shared(path)

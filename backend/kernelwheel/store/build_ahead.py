@@ -1,4 +1,4 @@
-"""The work of `cache build`: kernels of a package ahead of the first call."""
+"""Kernels of a package made ahead of the first call: for `cache build`, `kernelwheel.prepare` and their kind."""
 
 from __future__ import annotations
 

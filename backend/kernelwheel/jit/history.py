@@ -9,7 +9,7 @@ from ..runtime.content import Content
 from ..runtime.files import is_folder
 from ..runtime.installed import InstalledPackage
 from ..runtime.manifest import FILE
-from .explain import differences
+from ..store.content_changes import differences
 
 
 def last_entries(package: InstalledPackage) -> list[Artifact]:

@@ -11,12 +11,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from .link_flags import LINKED_FILES
-from .load_flags import Call, Flags, Paths, absolute
-from .runtime.errors import SettingsError, way_out
-from .runtime.files import is_file
-from .runtime.record import Record
-from .source_language import CUDA_SUFFIX, CXX_SUFFIXES, UNFIT, named_headers
+from ..flags.linking import LINKED_FILES
+from ..runtime.errors import SettingsError, way_out
+from ..runtime.files import is_file
+from ..runtime.record import Record
+from ..source_language import CUDA_SUFFIX, CXX_SUFFIXES, UNFIT, named_headers
+from .arguments import LoadArguments, Paths, absolute
+from .flags import Flags
 
 # Where sources are that are given as text: no header can be beside them.
 INLINE = "/dev/null"
@@ -35,19 +36,19 @@ class Tree(Record):
     names: Mapping[str, str | None]  # of files and folders, by their paths; None: a folder that is searched in any case
 
 
-def read_sources(call: Call, sources: Paths) -> dict[str, bytes]:
+def read_sources(arguments: LoadArguments, sources: Paths) -> dict[str, bytes]:
     """The texts of source files, by absolute path.
 
     Raises:
         SettingsError: one is missing or cannot be read.
     """
-    paths = [absolute(path) for path in call.paths("sources", sources)]
+    paths = [absolute(path) for path in arguments.paths("sources", sources)]
     missing = [path for path in paths if not is_file(Path(path))]
     if missing or not paths:
         found = "no file " + ", ".join(missing) if missing else "an empty list"
-        raise call.refusal("sources", "C++ and CUDA files; relative paths start at the current folder", found)
+        raise arguments.refusal("sources", "C++ and CUDA files; relative paths start at the current folder", found)
     if other := [path for path in paths if not path.endswith((*CXX_SUFFIXES, CUDA_SUFFIX))]:
-        raise call.refusal("sources", f"files called {', '.join((*CXX_SUFFIXES, CUDA_SUFFIX))}", ", ".join(other))
+        raise arguments.refusal("sources", f"files called {', '.join((*CXX_SUFFIXES, CUDA_SUFFIX))}", ", ".join(other))
     return {path: _read(path) for path in paths}
 
 

@@ -1,0 +1,1 @@
+"""Flags of compilers and linkers: their words, and what those name."""
