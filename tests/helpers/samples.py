@@ -34,6 +34,7 @@ PLAN: Values = {
         "abi": "stable",
         "torch_target": "2.10",
         "extensions": [],
+        "dispatched": [],
         "options": {"cxx-flags": ["-DA=x y"], "link-flags": [], "cuda-flags": ["-lineinfo"], "glibc": "2.28"},
     },
     "tools": {
@@ -43,7 +44,7 @@ PLAN: Values = {
         "headers": {"torch": "7" * 64},
         "taken": {},
     },
-    "target": {"platform": "linux-x86_64", "cuda": CUDA, "binding": None},
+    "target": {"platform": "linux-x86_64", "cuda": CUDA, "binding": None, "cpu": {}},
 }
 BUILT_WITH: Values = {
     "kernelwheel": "0.1.0",
@@ -54,7 +55,6 @@ BUILT_WITH: Values = {
     "cccl": "3.2.0",
     "cmake": ">=3.24",
     "ninja": ">=1.5",
-    "peak_mb": 512,
     "cuda": {"enabled": True, "because": "torch has CUDA"},
     "settings": {
         "cuda": {"value": "auto", "origin": "default"},

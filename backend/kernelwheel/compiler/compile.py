@@ -244,7 +244,6 @@ def _describe_artifact(plan: Plan, toolchain: Toolchain, libraries: tuple[Librar
         # Which release it was reaches no byte of a library, so it stays out of the wheel; the build's log has it.
         "cmake": CMAKE_VERSION,
         "ninja": NINJA_VERSION,
-        "peak_mb": 0,  # not measured any more; loaders of contract 1 expect a number
         **decisions(plan, toolchain),
     }
     requires = Requires(

@@ -17,7 +17,7 @@ from ..project.extension import Extension, to_json
 from ..project.package import make_content
 from ..runtime import architectures
 from ..runtime.content import Content, digests_of, fingerprint_of
-from ..runtime.manifest import SCHEMA
+from ..runtime.manifest_schema import SCHEMA
 from .machine_flags import CpuPlan
 from .toolchain.binding import Binding
 
@@ -90,7 +90,7 @@ class Plan:
             "platform": self.platform,
             "cuda": {"sass": list(self.cuda.sass), "ptx": list(self.cuda.ptx)} if self.cuda else None,
             "binding": asdict(self.binding) if self.binding else None,
-            **({"cpu": dict(self.cpu.features)} if self.cpu.features else {}),
+            "cpu": dict(self.cpu.features),
         }
 
     @property

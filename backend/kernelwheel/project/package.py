@@ -36,7 +36,6 @@ def make_content(
     dispatched: Iterable[str] = (),
 ) -> Content:
     """The content as JSON values."""
-    named = {"dispatched": list(dispatched)}
     return {
         "package": package,
         "version": version,
@@ -45,7 +44,7 @@ def make_content(
         "torch_target": torch_target,
         "extensions": list(extensions),
         "options": dict(options),
-        **(named if dispatched else {}),
+        "dispatched": list(dispatched),
     }
 
 
@@ -125,7 +124,7 @@ class PackageFacts(NamedTuple):
         extensions = tuple(map(from_plan, content["extensions"]))
         files = tuple(sorted(content["sources"])) if extensions else None
         abi = cast(Abi, content["abi"])
-        dispatched = tuple(content.get("dispatched", ()))
+        dispatched = tuple(content["dispatched"])
         return cls(content["package"], ".", content["torch_target"], abi, extensions, files, dispatched)
 
 

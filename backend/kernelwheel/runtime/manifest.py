@@ -14,16 +14,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import manifest_schema
-from .errors import REINSTALL, IncompatibleArtifactError, OtherSchemaError, UnreadableArtifactError, way_out
+from .errors import (
+    INSTALL_COMPILER,
+    REINSTALL,
+    IncompatibleArtifactError,
+    OtherSchemaError,
+    UnreadableArtifactError,
+    way_out,
+)
 from .files import stream_sha256
-from .manifest_schema import Malformed, is_digest, short
+from .manifest_schema import SCHEMA, Malformed, is_digest, short
 from .platforms import HOST_PLATFORM, library_file
 from .record import Record
 
 if TYPE_CHECKING:
     from .content import Content
 
-SCHEMA = 6
 FILE = "manifest.json"
 LARGEST = 4 << 20  # bytes in the file: enough for 30 000 source files
 MOST_NESTED = 1000  # objects and lists in total, nested or not: far fewer than Python's own stack can take
@@ -93,7 +99,7 @@ class Manifest(Record):
 
         That is `cpu` for the option of that name and for `native`, or `flags`, which every compile needs.
         """
-        features: Mapping[str, str] = self.plan.get("target", {}).get("cpu", {})
+        features: Mapping[str, str] = self.plan["target"]["cpu"]
         return features
 
     def libraries_for(self, device: str) -> tuple[Library, ...]:
@@ -201,7 +207,7 @@ def parse(text: bytes, where: str | Path) -> dict[str, Any]:
             "the manifest has a schema that this version does not read",
             required=f"schema {SCHEMA}",
             found=f"schema {short(values['schema'])} in {where}",
-            remedies=["reinstall the package: its files come from two different versions"],
+            remedies=[REINSTALL, f"or, if it is a file of a later version, update kernelwheel: {INSTALL_COMPILER}"],
         )
     digest: Any = values.get("digest")
     if not is_digest(digest):

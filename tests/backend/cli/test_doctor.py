@@ -318,7 +318,7 @@ def test_an_entry_of_another_schema_does_not_fit_and_is_no_finding(
     store = Store(tmp_path / "cache", "tiny", "1.2.2")
     folder = relabel(store, entry)
     manifest = json.loads((folder / "manifest.json").read_text())
-    (folder / "manifest.json").write_text(json.dumps({**manifest, "schema": 1}))
+    (folder / "manifest.json").write_text(json.dumps({**manifest, "schema": 2}))
 
     view, page = examine()
 

@@ -243,7 +243,7 @@ def test_the_fingerprint_is_the_sha256_of_the_canonical_json_of_its_parts(machin
     values = plan.to_json()
     parts = {name: sha256(values[name]) for name in ("content", "tools", "target")}
     assert plan.digests == parts
-    assert plan.fingerprint == sha256({"schema": 6, **parts})
+    assert plan.fingerprint == sha256({"schema": 1, **parts})
 
 
 # What cannot be planned

@@ -33,7 +33,7 @@ CPU_MODULE_MANIFEST = CPU_MANIFEST._replace(
 )
 # Operators of an extension, in one library for CPU and GPU.
 WHOLE_MANIFEST = CUDA_MANIFEST._replace(
-    plan={"content": {**PLAN["content"], "extensions": [{"name": "tiny._C", "cuda": "required", "archs": ""}]}},
+    plan={**PLAN, "content": {**PLAN["content"], "extensions": [{"name": "tiny._C", "cuda": "required", "archs": ""}]}},
     libraries=(CUDA_LIBRARY._replace(file="tiny._C.so"),),
 )
 

@@ -94,12 +94,15 @@ def import_one(artifact: Artifact) -> None:
 
 def load_extension(artifact: Artifact) -> None:
     """The library of operators, as an extension's."""
-    plan = {"content": {**PLAN["content"], "extensions": [{"name": "libtiny_cpu", "cuda": "none", "archs": []}]}}
+    plan = {
+        **PLAN,
+        "content": {**PLAN["content"], "extensions": [{"name": "libtiny_cpu", "cuda": "none", "archs": []}]},
+    }
     loading.load_module("tiny", "libtiny_cpu", artifact._replace(manifest=artifact.manifest._replace(plan=plan)))
 
 
 def import_extension(artifact: Artifact) -> None:
-    plan = {"content": {**PLAN["content"], "extensions": [{"name": "one", "cuda": "none", "archs": []}]}}
+    plan = {**PLAN, "content": {**PLAN["content"], "extensions": [{"name": "one", "cuda": "none", "archs": []}]}}
     loading.load_module("tiny", "one", artifact._replace(manifest=artifact.manifest._replace(plan=plan)))
 
 
