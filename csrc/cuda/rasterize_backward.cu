@@ -2,8 +2,8 @@
 #include "channels.h"
 #include "grid_launch.h"
 #include "host_functions.h"
-#include "rasterize_differentiate_kernel.cuh"
-#include "rasterize_sums_kernels.cuh"
+#include "rasterize_backward_kernel.cuh"
+#include "rasterize_backward_sums.cuh"
 
 namespace splat {
 

@@ -80,7 +80,7 @@ class Cpu {
     const PackedTensors rows = empty_rows(p, cpu::place_rows(p.inputs(), places));
     cpu::pack(p.inputs(), places, rows.pointers());
     if (!p.lists()) return {rows, no_lists(p)};
-    const IntersectOperands packed = check_intersect(p, rows);
+    const IntersectOperands packed = check_packed_intersect(p, rows);
     const Tensor flatten_ids = intersect(packed);
     return {rows, {packed.tiles_per_gauss, flatten_ids, packed.offsets}};
   }

@@ -118,7 +118,7 @@ PackResults Cuda::pack(const PackOperands& p) const {
     check_cuda(launch_pack(stream_, p.inputs(), places, nullptr, rows.pointers(), {}));
     return {rows, no_lists(p)};
   }
-  const IntersectOperands packed = check_intersect(p, rows);
+  const IntersectOperands packed = check_packed_intersect(p, rows);
   SortPairs by_depth(packed.count, like);
   check_cuda(launch_pack(stream_, p.inputs(), places, tiles, rows.pointers(), depth_order(packed, by_depth)));
   const Tensor starts = sort_by_depth(stream_, packed, by_depth);

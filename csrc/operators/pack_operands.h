@@ -116,7 +116,7 @@ inline PackedLists no_lists(const PackOperands& p) {
   return {none(), none(), empty_like_device({p.images, 0, 0}, ScalarType::Int, p.means2d)};
 }
 
-inline IntersectOperands check_intersect(const PackOperands& p, const PackedTensors& rows) {
+inline IntersectOperands check_packed_intersect(const PackOperands& p, const PackedTensors& rows) {
   return check_intersect(rows.means2d, rows.radii, rows.depths, rows.conics, rows.opacities, rows.image_ids, p.images,
                          p.grid.tile_size, p.grid.columns, p.grid.rows, std::nullopt);
 }

@@ -41,13 +41,10 @@ struct ProjectOperands {
   }
 };
 
-// One set of colours for all images, or one for each.
-inline Tensor checked_direct(const Tensor& direct, int64_t images, int64_t gaussians, const Tensor& like) {
-  const int64_t sets = checked_size(direct, "direct", 0, 3);
-  STD_TORCH_CHECK(sets == 1 || sets == images, "direct must hold 1 set of colours or one for each of the ", images,
-                  " images; found ", sets);
-  return checked(direct, "direct", ScalarType::Float, {sets, gaussians, kAny}, like);
-}
+constexpr char kProjectArguments[] =
+    "Tensor means, Tensor? quats, Tensor? scales, Tensor? covars, Tensor? opacities, Tensor? coeffs, Tensor viewmats, "
+    "Tensor Ks, int width, int height, float eps2d, float near_plane, float far_plane, float radius_clip, "
+    "bool antialiased, int camera_model, int degree";
 
 inline ProjectOperands check_project(const Tensor& means, const std::optional<Tensor>& quats,
                                      const std::optional<Tensor>& scales, const std::optional<Tensor>& covars,
@@ -55,7 +52,7 @@ inline ProjectOperands check_project(const Tensor& means, const std::optional<Te
                                      const std::optional<Tensor>& coeffs, const Tensor& viewmats,
                                      const Tensor& intrinsics, int64_t width, int64_t height, double eps2d,
                                      double near_plane, double far_plane, double radius_clip, bool antialiased,
-                                     int64_t camera_model, int64_t degree, const std::optional<Tensor>& direct) {
+                                     int64_t camera_model, int64_t degree) {
   const int64_t n = checked_size(means, "means", 0, 2);
   const int64_t images = checked_size(viewmats, "viewmats", 0, 3);
   checked_count(images, n);
@@ -63,7 +60,6 @@ inline ProjectOperands check_project(const Tensor& means, const std::optional<Te
   STD_TORCH_CHECK(quats.has_value() == scales.has_value() && quats.has_value() != covars.has_value(),
                   "either quats and scales or covars are required; found ", quats ? "quats, " : "no quats, ",
                   scales ? "scales, " : "no scales, ", covars ? "covars" : "no covars");
-  STD_TORCH_CHECK(!(coeffs && direct), "either coeffs or direct can be given; found both");
   const int checked_degree = checked_int(degree, "degree", 0, kMaxDegree);
   constexpr auto f32 = ScalarType::Float;
   return {
@@ -73,7 +69,7 @@ inline ProjectOperands check_project(const Tensor& means, const std::optional<Te
       checked(covars, "covars", f32, {n, 6}, means),
       checked(opacities, "opacities", f32, {n}, means),
       coeffs ? std::optional(checked_coeffs(*coeffs, images, n, checked_degree, means)) : std::nullopt,
-      direct ? std::optional(checked_direct(*direct, images, n, means)) : std::nullopt,
+      std::nullopt,
       checked(viewmats, "viewmats", f32, {images, 4, 4}, means),
       checked(intrinsics, "Ks", f32, {images, 3, 3}, means),
       images,
@@ -84,6 +80,17 @@ inline ProjectOperands check_project(const Tensor& means, const std::optional<Te
        checked_int(camera_model, "camera_model", 0, kCameraModelCount - 1)},
       checked_degree,
   };
+}
+
+// Direct colours are one set for all images, or one for each.
+inline ProjectOperands with_direct(ProjectOperands p, const std::optional<Tensor>& direct) {
+  if (!direct) return p;
+  STD_TORCH_CHECK(!p.coeffs, "either coeffs or direct can be given; found both");
+  const int64_t sets = checked_size(*direct, "direct", 0, 3);
+  STD_TORCH_CHECK(sets == 1 || sets == p.images, "direct must hold 1 set of colours or one for each of the ", p.images,
+                  " images; found ", sets);
+  p.direct = checked(*direct, "direct", ScalarType::Float, {sets, p.gaussians, kAny}, p.means);
+  return p;
 }
 
 struct ProjectResults {
@@ -133,7 +140,7 @@ struct ProjectGradients {
   float* poses() const { return v_viewmats.numel() == 0 ? nullptr : v_viewmats.mutable_data_ptr<float>(); }
 };
 
-inline ProjectGradients check_project_gradients(const ProjectOperands& p, const Tensor& radii, const Tensor& conics,
+inline ProjectGradients check_project_backward(const ProjectOperands& p, const Tensor& radii, const Tensor& conics,
                                                 const Tensor& compensations, const Tensor& colors,
                                                 const std::optional<Tensor>& v_means2d,
                                                 const std::optional<Tensor>& v_depths,

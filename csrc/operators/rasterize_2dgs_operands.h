@@ -16,6 +16,10 @@ struct Rasterize2dgsOperands {
   }
 };
 
+constexpr char kRasterize2dgsArguments[] =
+    "Tensor means2d, Tensor ray_transforms, Tensor colors, Tensor opacities, Tensor depths, Tensor? backgrounds, "
+    "Tensor? masks, int width, int height, int tile_size, Tensor isect_offsets, Tensor flatten_ids, float max_alpha";
+
 inline Rasterize2dgsOperands check_rasterize_2dgs(const Tensor& means2d, const Tensor& ray_transforms,
                                                   const Tensor& colors, const Tensor& opacities, const Tensor& depths,
                                                   const std::optional<Tensor>& backgrounds,
@@ -23,7 +27,7 @@ inline Rasterize2dgsOperands check_rasterize_2dgs(const Tensor& means2d, const T
                                                   int64_t tile_size, const Tensor& offsets,
                                                   const Tensor& flatten_ids, double max_alpha) {
   constexpr auto f32 = ScalarType::Float;
-  const RasterizeOperands p = check_rasterize(means2d, std::nullopt, colors, opacities, backgrounds, masks, width,
+  const RasterizeOperands p = check_blending(means2d, colors, opacities, backgrounds, masks, width,
                                               height, tile_size, offsets, flatten_ids, max_alpha);
   if (means2d.dim() == 2) {
     return {p, checked(ray_transforms, "ray_transforms", f32, {p.count, 9}, means2d),

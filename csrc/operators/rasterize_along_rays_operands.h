@@ -28,6 +28,11 @@ struct AlongRaysOperands {
   }
 };
 
+constexpr char kAlongRaysArguments[] =
+    "Tensor means, Tensor frames, Tensor colors, Tensor opacities, Tensor rays, Tensor? backgrounds, Tensor? masks, "
+    "int tile_size, Tensor isect_offsets, Tensor flatten_ids, float max_alpha, int? distance_channel, "
+    "int? normal_channel";
+
 inline AlongRaysOperands check_rasterize_along_rays(const Tensor& means, const Tensor& frames, const Tensor& colors,
                                                     const Tensor& opacities, const Tensor& rays,
                                                     const std::optional<Tensor>& backgrounds,
@@ -38,7 +43,7 @@ inline AlongRaysOperands check_rasterize_along_rays(const Tensor& means, const T
   constexpr auto f32 = ScalarType::Float;
   const int64_t height = checked_size(rays, "rays", 1, 4), width = rays.size(2);
   checked_size(colors, "colors", 1, 3);
-  const RasterizeOperands p = check_rasterize(std::nullopt, std::nullopt, colors, opacities, backgrounds, masks, width,
+  const RasterizeOperands p = check_blending(std::nullopt, colors, opacities, backgrounds, masks, width,
                                               height, tile_size, offsets, flatten_ids, max_alpha);
   const int64_t sets = checked_size(means, "means", 0, 3), n = colors.size(1);
   STD_TORCH_CHECK(sets == 0 ? p.images == 0 : p.images % sets == 0,

@@ -43,12 +43,12 @@ struct RasterizeOperands {
   }
 };
 
-inline RasterizeOperands check_rasterize(const std::optional<Tensor>& means2d, const std::optional<Tensor>& conics,
-                                         const Tensor& colors, const Tensor& opacities,
-                                         const std::optional<Tensor>& backgrounds,
-                                         const std::optional<Tensor>& masks, int64_t width, int64_t height,
-                                         int64_t tile_size, const Tensor& offsets, const Tensor& flatten_ids,
-                                         double max_alpha) {
+// What rasterize, rasterize_2dgs and rasterize_along_rays take, all but the conics.
+inline RasterizeOperands check_blending(const std::optional<Tensor>& means2d, const Tensor& colors,
+                                        const Tensor& opacities, const std::optional<Tensor>& backgrounds,
+                                        const std::optional<Tensor>& masks, int64_t width, int64_t height,
+                                        int64_t tile_size, const Tensor& offsets, const Tensor& flatten_ids,
+                                        double max_alpha) {
   constexpr auto f32 = ScalarType::Float;
   const TileGrid grid = {
       checked_int(tile_size, "tile_size", 1, kMaxTileSize),
@@ -73,7 +73,7 @@ inline RasterizeOperands check_rasterize(const std::optional<Tensor>& means2d, c
       packed ? checked(opacities, "opacities", f32, {n}, like)
              : checked(opacities, "opacities", f32, {images, n}, like),
       shaped(means2d, "means2d", 2),
-      shaped(conics, "conics", 3),
+      std::nullopt,
       checked(backgrounds, "backgrounds", f32, {images, channels}, like),
       checked(masks, "masks", ScalarType::Bool, {images, grid.rows, grid.columns}, like),
       checked(offsets, "isect_offsets", ScalarType::Int, {images, grid.rows, grid.columns}, like),
@@ -90,6 +90,23 @@ inline RasterizeOperands check_rasterize(const std::optional<Tensor>& means2d, c
   STD_TORCH_CHECK(p.max_alpha >= kMinAlpha && p.max_alpha < 1.0f, "max_alpha must be at least ", kMinAlpha,
                   " and below 1, found ", max_alpha);
   check_tile_count(images, grid.columns, grid.rows);
+  return p;
+}
+
+constexpr char kRasterizeArguments[] =
+    "Tensor means2d, Tensor conics, Tensor colors, Tensor opacities, Tensor? backgrounds, Tensor? masks, int width, "
+    "int height, int tile_size, Tensor isect_offsets, Tensor flatten_ids, float max_alpha";
+
+inline RasterizeOperands check_rasterize(const Tensor& means2d, const Tensor& conics, const Tensor& colors,
+                                         const Tensor& opacities, const std::optional<Tensor>& backgrounds,
+                                         const std::optional<Tensor>& masks, int64_t width, int64_t height,
+                                         int64_t tile_size, const Tensor& offsets, const Tensor& flatten_ids,
+                                         double max_alpha) {
+  RasterizeOperands p = check_blending(means2d, colors, opacities, backgrounds, masks, width, height, tile_size,
+                                       offsets, flatten_ids, max_alpha);
+  p.conics = means2d.dim() == 2
+                 ? checked(conics, "conics", ScalarType::Float, {means2d.size(0), 3}, means2d)
+                 : checked(conics, "conics", ScalarType::Float, {means2d.size(0), means2d.size(1), 3}, means2d);
   return p;
 }
 

@@ -33,6 +33,8 @@ inline Tensor checked_coeffs(const Tensor& coeffs, int64_t images, int64_t gauss
   return checked(coeffs, "coeffs", ScalarType::Float, {sets, gaussians, bases, 3}, like);
 }
 
+constexpr char kHarmonicsArguments[] = "int degree, Tensor directions, Tensor coeffs, Tensor? mask";
+
 inline HarmonicsOperands check_spherical_harmonics(int64_t degree, const Tensor& directions, const Tensor& coeffs,
                                                    const std::optional<Tensor>& mask) {
   const int64_t images = checked_size(directions, "directions", 0, 3);
@@ -56,7 +58,7 @@ struct HarmonicsGradients {
   Tensor v_directions, v_coeffs;  // outputs, like directions and coeffs
 };
 
-inline HarmonicsGradients check_harmonics_gradients(const HarmonicsOperands& p, const Tensor& v_colors) {
+inline HarmonicsGradients check_spherical_harmonics_backward(const HarmonicsOperands& p, const Tensor& v_colors) {
   constexpr auto f32 = ScalarType::Float;
   return {checked(v_colors, "v_colors", f32, {p.images, p.gaussians, 3}, p.directions),
           empty_like_device({p.images, p.gaussians, 3}, f32, p.directions),

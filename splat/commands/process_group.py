@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 
 from ..fit.shards import ALONE, Shards
-from ..ops.distributed import disagreement
+from ..ops.rank_exchange import disagreement
 from .device import DeviceError
 
 _VARIABLES: Final = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")

@@ -19,7 +19,7 @@ from ..ops.lens_cameras import Camera, LensCameras
 from ..ops.lens_directions import lens_directions
 from ..ops.projection_ut import UnscentedTransformParameters
 from ..ops.rendering import rasterization
-from ..photos.distortion import FISHEYE, POLYNOMIAL, Distortion
+from ..photos.lens_formulas import FISHEYE, POLYNOMIAL, Distortion
 from ..photos.lens_models import Lens
 from ..scene.gaussians import Gaussians, SceneError
 from ..scene.near_plane import far_plane

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..photos.capture import Capture, Photograph
-from ..photos.distortion import PANORAMA
+from ..photos.lens_formulas import PANORAMA
 from ..photos.lens_models import Lens
 from ..photos.pictures import (
     BLACK,

@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ..ops.distributed import gather_values
+from ..ops.rank_exchange import gather_values
 
 
 @dataclass(frozen=True)

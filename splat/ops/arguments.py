@@ -12,7 +12,7 @@ import math
 from copy import copy
 from enum import Enum
 from itertools import chain
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -52,8 +52,15 @@ class RollingShutterType(Enum):
     GLOBAL = 4
 
 
-# Radial, tangential and thin prism coefficients; f-theta parameters; a shutter, and the poses at its end.
-LensArguments = tuple[Tensor | None, Tensor | None, Tensor | None, Any, Any, Tensor | None]
+class LensArguments(NamedTuple):
+    """Arguments about lenses and shutters, as they are given."""
+
+    radial_coeffs: Tensor | None = None
+    tangential_coeffs: Tensor | None = None
+    thin_prism_coeffs: Tensor | None = None
+    ftheta_coeffs: Any = None
+    rolling_shutter: Any = RollingShutterType.GLOBAL
+    viewmats_rs: Tensor | None = None
 
 
 def camera_model_named(name: str) -> CameraModel:

@@ -48,6 +48,21 @@ def register_autograd(name: str, keep: Callable[..., None], differentiate: Calla
     _registered().impl(name, call, "Autograd", with_keyset=True)  # type: ignore[no-untyped-call]
 
 
+def keep_call(ctx: Any, inputs: tuple[Any, ...], *outputs: Tensor) -> None:
+    """Keep an operator's inputs and some of its outputs for its gradient, to which none is passed as zeros."""
+    ctx.set_materialize_grads(False)
+    ctx.others = [None if isinstance(each, Tensor) else each for each in inputs]
+    ctx.save_for_backward(*(each if isinstance(each, Tensor) else None for each in inputs), *outputs)
+
+
+def kept_call(ctx: Any) -> tuple[list[Any], tuple[Tensor, ...]]:
+    """What `keep_call` kept: the inputs, and the outputs."""
+    saved, count = ctx.saved_tensors, len(ctx.others)
+    return [other if tensor is None else tensor for tensor, other in zip(saved, ctx.others, strict=False)], saved[
+        count:
+    ]
+
+
 def refuse_derivatives() -> None:
     """Register, for every operator of splat for which nothing is registered, that its derivative is an error.
 

@@ -1,6 +1,4 @@
-"""Defaults of projection and blending, which are gsplat 1.5.3's. Operators have none; page/gaussians.vert has a copy of
-EPS2D, gaussians.frag of MAX_ALPHA.
-"""
+"""Defaults of projection and blending, gsplat 1.5.3's. Operators have none; the page gets them from here."""
 
 from __future__ import annotations
 

@@ -8,14 +8,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from .arguments import RENDER_MODES, Sizes, check_colors, check_sh_degree
-from .autocast import widened
-from .checks import check_tensor, one_of, shape_of
+from .arguments import Sizes, check_colors, check_sh_degree
+from .checks import check_tensor, shape_of
+from .draw_arguments import Scene
 from .projection import Colors
 
 RayMode = Literal["d", "Ed", "RGB-d", "RGB-Ed"]
 """gsplat 1.6.0's modes of distances along rays."""
-_RAY_MODES: Final[tuple[str, ...]] = get_args(RayMode)
+RAY_MODES: Final[tuple[str, ...]] = get_args(RayMode)
 _REMEDIES: Final = {
     "global_z_order": "it needs with_ut=True, as in gsplat: the plain projection sorts by depth",
     "lidar_coeffs": "render cameras, and take their depth along the rays of the sensor",
@@ -37,7 +37,7 @@ def refuse_newer(**others: object) -> None:
 def check_along_rays(with_eval3d: bool, rays: Tensor | None, return_normals: bool, render_mode: str) -> None:
     """Raise ValueError for arguments that need rays to evaluate Gaussians along."""
     given = {"rays": rays is not None, "return_normals": return_normals}
-    for name, needed in {**given, f"render_mode={render_mode!r}": render_mode in _RAY_MODES}.items():
+    for name, needed in {**given, f"render_mode={render_mode!r}": render_mode in RAY_MODES}.items():
         if needed and not with_eval3d:
             raise ValueError(f"{name} needs with_eval3d=True, by which Gaussians are evaluated along rays; found False")
 
@@ -49,25 +49,14 @@ class Features:
         TypeError, ValueError: as `rasterization`, for the arguments of these names.
     """
 
-    def __init__(
-        self,
-        render_mode: str,
-        colors: Tensor | None,
-        sh_degree: int | None,
-        extra_signals: Tensor | None,
-        extra_signals_sh_degree: int | None,
-        backgrounds: Tensor | None,
-        sizes: Sizes,
-        means: Tensor,
-    ) -> None:
-        one_of("render_mode", render_mode, (*RENDER_MODES, *_RAY_MODES))
-        self.signals = _checked_signals(extra_signals, extra_signals_sh_degree, sizes, means)
+    def __init__(self, scene: Scene, render_mode: str, sizes: Sizes) -> None:
+        colors, backgrounds, degree = scene.colors, scene.backgrounds, scene.sh_degree
+        self.signals = _checked_signals(scene, sizes)
         self.signal_channels = 0 if self.signals is None else self.signals.values.shape[-1]
-        colors = colors if sh_degree is None else widened(colors)
-        per_camera = check_colors(colors, backgrounds, sizes, sh_degree, means, render_mode, self.signal_channels)
-        self.colors = Colors(colors, per_camera, sh_degree) if colors is not None and "RGB" in render_mode else None
+        per_camera = check_colors(colors, backgrounds, sizes, degree, scene.means, render_mode, self.signal_channels)
+        self.colors = Colors(colors, per_camera, degree) if colors is not None and "RGB" in render_mode else None
         self.color_channels = 0 if self.colors is None else self.colors.values.shape[-1]
-        self.along_rays = render_mode in _RAY_MODES
+        self.along_rays = render_mode in RAY_MODES
         self.depth, self.expected = render_mode != "RGB", "E" in render_mode
         self.channels = self.color_channels + self.signal_channels + self.depth
         self.per_camera = any(each is not None and each.per_camera for each in (self.colors, self.signals))
@@ -145,14 +134,14 @@ class Features:
         return shown, {"render_extra_signals": images[..., first:after]}
 
 
-def _checked_signals(values: Tensor | None, degree: int | None, sizes: Sizes, means: Tensor) -> Colors | None:
+def _checked_signals(scene: Scene, sizes: Sizes) -> Colors | None:
     """The signals, if there are any: coefficients [N, K, E], or values [..., N, E] or [..., C, N, E]."""
+    values, degree = scene.extra_signals, scene.extra_signals_sh_degree
     if values is None:
         if degree is not None:
             raise ValueError(f"extra_signals_sh_degree={degree} needs extra_signals, found None")
         return None
-    values = values if degree is None else widened(values)
-    check_tensor("extra_signals", values, means)
+    check_tensor("extra_signals", values, scene.means)
     n, shape, one_set = sizes.gaussians, tuple(values.shape), (*sizes.batch, sizes.gaussians)
     each_camera = (*sizes.batch, sizes.cameras, n)
     words = "[..., N, E] or [..., C, N, E]" if degree is None else "[N, K, E], with extra_signals_sh_degree,"

@@ -2,7 +2,7 @@
 
 OpenCV's documentation, "Camera Calibration and 3D Reconstruction" (pinhole cameras with radial, tangential and thin
 prism distortion) and "Fisheye camera model"; f-theta lenses as NVIDIA's DriveWorks documents them. What counts as
-visible is gsplat 1.5.3's. splat/photos/distortion.py has more lenses, of NumPy, for pictures that are straightened.
+visible is gsplat 1.5.3's. splat/photos/lens_formulas.py has more lenses, of NumPy, for pictures that are straightened.
 
 A lens is one camera's. Its numbers are float64 tensors of no dimensions, so that nothing waits for a GPU; points and
 pixels are float64 tensors of one shape, one for each coordinate.

@@ -19,8 +19,8 @@ from .packing import Splats, pack
 from .projection import Colors, GaussianParameters, project
 
 if TYPE_CHECKING:
-    from .distributed import Ranks
     from .lens_cameras import LensCameras
+    from .rank_exchange import Ranks
 
 # The pairs that `meta` shows, those that are drawn, their colours if there are any, and the lists of these.
 TiledPairs = tuple[Splats, Splats, Tensor | None, Intersections]
@@ -124,7 +124,7 @@ def exchange(
 
     `projected` has the cameras of all processes, `sizes` this one's.
     """
-    from .distributed import exchange_pairs  # not at the top: few programs need it
+    from .rank_exchange import exchange_pairs  # not at the top: few programs need it
 
     shown, drawn, drawn_colors = exchange_pairs(ranks, splats, colors, per_camera, projected, packed, absgrad)
     return shown, drawn, None if colors is None else drawn_colors, _lists(drawn, sizes, grid)

@@ -199,7 +199,7 @@ def rasterize(
         max_alpha,
     )
     if absgrad:
-        from .absgrad import rasterize_with_absgrad  # not at the top: only training needs it, and what it imports
+        from .rasterize_gradient import rasterize_with_absgrad  # not at the top: only training needs it
 
         image, alphas, _ = rasterize_with_absgrad(means2d, *inputs)
     else:

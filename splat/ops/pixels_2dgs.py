@@ -14,6 +14,7 @@ from torch.nn.functional import pad
 
 from .. import _kernels
 from .autocast import in_float32
+from .autograd import keep_call, kept_call
 from .checks import check_memory, check_sums, checked_alpha, for_images, shaped
 from .defaults import MAX_ALPHA
 from .pixels import check_blending
@@ -145,30 +146,26 @@ class _Rasterize2dgs(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, absgrad_of: list[Tensor], *inputs: Any) -> Any:
         *images, depth_sums, last_ids, median_ids = torch.ops.splat.rasterize_2dgs(*inputs)
-        ctx.set_materialize_grads(False)
-        ctx.absgrad_of, ctx.size = absgrad_of, inputs[7:10]
-        ctx.max_alpha, ctx.distloss = inputs[-2:]
-        ctx.save_for_backward(*inputs[:7], *inputs[10:12], images[1], depth_sums, last_ids, median_ids)
+        ctx.absgrad_of = absgrad_of
+        keep_call(ctx, inputs, images[1], depth_sums, last_ids, median_ids)
         return tuple(images)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
         v_colors, v_alphas, v_distortions, v_medians = gradients
-        *inputs, offsets, ids, alphas, depth_sums, last_ids, median_ids = ctx.saved_tensors
+        (*inputs, distloss), (alphas, *others) = kept_call(ctx)
         check_sums("2D Gaussians", inputs[0])
-        backgrounds = inputs[5]
         if v_colors is None:
             v_colors = alphas.new_zeros((*alphas.shape[:-1], inputs[2].shape[-1]))
-        given = v_colors, v_alphas, v_distortions if ctx.distloss else None, v_medians
-        of_forward = offsets, ids, ctx.max_alpha, alphas, depth_sums, last_ids, median_ids
-        found = torch.ops.splat.rasterize_2dgs_backward(*inputs, *ctx.size, *of_forward, *given, bool(ctx.absgrad_of))
+        given = v_colors, v_alphas, v_distortions if distloss else None, v_medians, bool(ctx.absgrad_of)
+        found = torch.ops.splat.rasterize_2dgs_backward(*inputs, alphas, *others, *given)
         v_means2d, v_absolute, v_ray_transforms, v_features, v_opacities, v_depths = found
         for tensor in ctx.absgrad_of:
             tensor.absgrad = v_absolute.reshape(tensor.shape)
         # The weight of the background in a pixel is its remaining transmittance.
-        v_backgrounds = None if backgrounds is None else (v_colors * (1 - alphas)).sum((1, 2))
+        v_backgrounds = None if inputs[5] is None else (v_colors * (1 - alphas)).sum((1, 2))
         by_inputs = v_means2d, v_ray_transforms, v_features, v_opacities, v_depths, v_backgrounds
-        return None, *by_inputs, *(None for _ in range(8))
+        return None, *by_inputs, *[None] * (len(inputs) + 1 - len(by_inputs))
 
 
 def _with_densify(ray_transforms: Tensor, densify: Tensor) -> Tensor:

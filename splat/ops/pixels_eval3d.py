@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from .arguments import RollingShutterType, Sizes, check_scene, without_ftheta
+from .arguments import LensArguments, RollingShutterType, Sizes, check_scene, without_ftheta
 from .autocast import in_float32
 from .checks import check_memory, check_shape, check_tensor, checked_alpha
 from .defaults import MAX_ALPHA
@@ -104,7 +104,9 @@ def rasterize_to_pixels_eval3d(
     # Before the rays are made, which takes long.
     width, height, _ = check_blending_in_space(means, sizes.cameras, colors, opacities, size, *lists)
     max_alpha = checked_alpha(max_alpha)
-    given = radial_coeffs, tangential_coeffs, thin_prism_coeffs, ftheta_coeffs, rolling_shutter, viewmats_rs
+    given = LensArguments(
+        radial_coeffs, tangential_coeffs, thin_prism_coeffs, ftheta_coeffs, rolling_shutter, viewmats_rs
+    )
     cameras = check_lens_cameras(sizes, means, viewmats, Ks, width, height, camera_model, given)
     gaussians = GaussianParameters(means, quats, scales, None, None)
     rays = checked_rays(rays, cameras, sizes, means)

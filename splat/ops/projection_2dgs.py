@@ -15,6 +15,7 @@ from .arguments import ProjectionSettings, Sizes, check_scene
 from .autocast import in_float32
 from .checks import shaped
 from .defaults import EPS2D, FAR_PLANE, NEAR_PLANE
+from .normals_2dgs import facing_normals
 from .packing import SparseRows, Visible
 from .projection import check_sparse, rotation_matrices
 
@@ -159,8 +160,7 @@ def _image_discs(
     image_rows = ray_transforms[..., :2, :]
     means2d = (factors * image_rows * w[..., None, :]).sum(-1)
     variances = means2d.square() - (factors * image_rows.square()).sum(-1)
-    towards = torch.where((axes[..., 2] * centres).sum(-1, keepdim=True) < 0, 1.0, -1.0)
-    return ray_transforms, means2d, variances, axes[..., 2] * towards
+    return ray_transforms, means2d, variances, facing_normals(axes, centres)
 
 
 def _bounds(

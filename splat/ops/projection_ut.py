@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import torch
 from torch import Tensor
 
-from .arguments import ProjectionSettings, RollingShutterType, Sizes, check_scene, without_ftheta
+from .arguments import LensArguments, ProjectionSettings, RollingShutterType, Sizes, check_scene, without_ftheta
 from .autocast import in_float32
 from .defaults import EPS2D, FAR_PLANE, NEAR_PLANE
 from .lens_arguments import check_lens_cameras
@@ -147,7 +147,9 @@ def fully_fused_projection_with_ut(
         Ks=Ks,
         camera_model=checked_as,
     )
-    given = radial_coeffs, tangential_coeffs, thin_prism_coeffs, ftheta_coeffs, rolling_shutter, viewmats_rs
+    given = LensArguments(
+        radial_coeffs, tangential_coeffs, thin_prism_coeffs, ftheta_coeffs, rolling_shutter, viewmats_rs
+    )
     size = settings.width, settings.height
     cameras = check_lens_cameras(sizes, means, viewmats, Ks, *size, camera_model, given)
     found = project_unscented(means, quats, scales, opacities, cameras, sizes, settings)

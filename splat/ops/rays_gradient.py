@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .autograd import keep_call, kept_call
 from .checks import check_sums
 
 
@@ -31,23 +32,19 @@ def keep_for_differentiating_rasterize_along_rays(
     ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]
 ) -> None:
     """Keep what the gradient needs."""
-    *tensors, ctx.tile_size, isect_offsets, flatten_ids, ctx.max_alpha, distance, normal = inputs
-    ctx.channels = distance, normal
     _, alphas, last_ids = output
-    ctx.set_materialize_grads(False)
     ctx.mark_non_differentiable(last_ids)
-    ctx.save_for_backward(*tensors, isect_offsets, flatten_ids, alphas, last_ids)
+    keep_call(ctx, inputs, alphas, last_ids)
 
 
 def differentiate_rasterize_along_rays(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-    """Gradients of the operator's thirteen inputs."""
+    """Gradients of the operator's inputs."""
     v_colors, v_alphas, _ = gradients
-    *tensors, isect_offsets, flatten_ids, alphas, last_ids = ctx.saved_tensors
+    inputs, (alphas, last_ids) = kept_call(ctx)
     check_sums("Gaussians along rays", alphas)
     if v_colors is None:
-        v_colors = alphas.new_zeros((*alphas.shape[:-1], tensors[2].shape[-1]))
-    inputs = (*tensors, ctx.tile_size, isect_offsets, flatten_ids, ctx.max_alpha, *ctx.channels)
+        v_colors = alphas.new_zeros((*alphas.shape[:-1], inputs[2].shape[-1]))
     found = torch.ops.splat.rasterize_along_rays_backward(*inputs, alphas, last_ids, v_colors, v_alphas)
     # The weight of the background in a pixel is its remaining transmittance.
-    v_backgrounds = None if tensors[5] is None else (v_colors * (1 - alphas)).sum((1, 2))
-    return *found, None, v_backgrounds, *(None for _ in range(7))
+    v_backgrounds = None if inputs[5] is None else (v_colors * (1 - alphas)).sum((1, 2))
+    return *found, None, v_backgrounds, *[None] * (len(inputs) - 6)

@@ -1,6 +1,6 @@
 """Shape inference and gradients of the compiled operators, which `torch.compile`, `torch.export` and autograd need.
 
-The schemas are in csrc/operators/schemas.h. Shapes: B scenes, I images, N Gaussians, M rows of a packed layout, K
+The schemas are in csrc/operators. Shapes: B scenes, I images, N Gaussians, M rows of a packed layout, K
 coefficients of spherical harmonics, D channels, n intersections.
 """
 
@@ -18,6 +18,12 @@ from .image_loss_gradient import (
     image_loss_backward_shapes,
     image_loss_shapes,
     keep_for_differentiating_image_loss,
+)
+from .rasterize_gradient import (
+    differentiate_rasterize,
+    keep_for_differentiating_rasterize,
+    rasterize_backward_shapes,
+    rasterize_shapes,
 )
 from .rays_gradient import (
     differentiate_rasterize_along_rays,
@@ -38,8 +44,8 @@ def register() -> None:
     library.register_fake("splat::intersect", _intersect_shapes)
     library.register_fake("splat::pack", _pack_shapes)
     library.register_fake("splat::pack_backward", _pack_backward_shapes)
-    library.register_fake("splat::rasterize", _rasterize_shapes)
-    library.register_fake("splat::rasterize_backward", _rasterize_backward_shapes)
+    library.register_fake("splat::rasterize", rasterize_shapes)
+    library.register_fake("splat::rasterize_backward", rasterize_backward_shapes)
     library.register_fake("splat::image_loss", image_loss_shapes)
     library.register_fake("splat::image_loss_backward", image_loss_backward_shapes)
     library.register_fake("splat::rasterize_2dgs", rasterize_2dgs_shapes)
@@ -236,95 +242,3 @@ def _pack_backward_shapes(
     )  # fmt: skip
     one, two, three, four, five = (radii.new_empty(shape, dtype=torch.float32) for shape in shapes)
     return one, two, three, four, five
-
-
-def _rasterize_shapes(
-    means2d: Tensor,
-    conics: Tensor,
-    colors: Tensor,
-    opacities: Tensor,
-    backgrounds: Tensor | None,
-    masks: Tensor | None,
-    width: int,
-    height: int,
-    tile_size: int,
-    isect_offsets: Tensor,
-    flatten_ids: Tensor,
-    max_alpha: float,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Colours [I, H, W, D], alphas [I, H, W, 1] and the last Gaussian blended, i32 [I, H, W]."""
-    images, channels = isect_offsets.shape[0], colors.shape[-1]
-    return (
-        means2d.new_empty((images, height, width, channels)),
-        means2d.new_empty((images, height, width, 1)),
-        means2d.new_empty((images, height, width), dtype=torch.int32),
-    )
-
-
-def _rasterize_backward_shapes(
-    means2d: Tensor,
-    conics: Tensor,
-    colors: Tensor,
-    opacities: Tensor,
-    backgrounds: Tensor | None,
-    masks: Tensor | None,
-    width: int,
-    height: int,
-    tile_size: int,
-    isect_offsets: Tensor,
-    flatten_ids: Tensor,
-    max_alpha: float,
-    alphas: Tensor,
-    last_ids: Tensor,
-    v_colors: Tensor,
-    v_alphas: Tensor | None,
-    absgrad: bool,
-    deterministic: bool = False,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of means2d (and absolute ones, or size 0), conics, colours, opacities and backgrounds."""
-    return (
-        means2d.new_empty(means2d.shape),
-        means2d.new_empty(means2d.shape if absgrad else (0,)),
-        means2d.new_empty(conics.shape),
-        means2d.new_empty(colors.shape),
-        means2d.new_empty(opacities.shape),
-        means2d.new_empty((0,) if backgrounds is None else backgrounds.shape),
-    )
-
-
-def keep_for_differentiating_rasterize(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    """Keep what `differentiate_rasterize` needs."""
-    *tensors, width, height, tile_size, isect_offsets, flatten_ids, ctx.max_alpha = inputs
-    _, alphas, last_ids = output
-    ctx.set_materialize_grads(False)
-    ctx.mark_non_differentiable(last_ids)
-    ctx.save_for_backward(*tensors, isect_offsets, flatten_ids, alphas, last_ids)
-    ctx.size = width, height, tile_size
-
-
-def differentiate_rasterize(
-    ctx: Any, v_colors: Tensor | None, v_alphas: Tensor | None, _v_last_ids: Tensor | None, absgrad_of: Any = None
-) -> tuple[Tensor | None, ...]:
-    """Gradients of the operator's twelve inputs; also the attribute `absgrad` of the tensor `absgrad_of`."""
-    *tensors, isect_offsets, flatten_ids, alphas, last_ids = ctx.saved_tensors
-    backgrounds = tensors[4]
-    if v_colors is None:
-        v_colors = alphas.new_zeros((*alphas.shape[:-1], tensors[2].shape[-1]))
-    deterministic = torch.are_deterministic_algorithms_enabled()
-    v_means2d, v_means2d_abs, v_conics, v_features, v_opacities, v_backgrounds = torch.ops.splat.rasterize_backward(
-        *tensors,
-        *ctx.size,
-        isect_offsets,
-        flatten_ids,
-        ctx.max_alpha,
-        alphas,
-        last_ids,
-        v_colors,
-        v_alphas,
-        absgrad_of is not None,
-        deterministic,
-    )
-    if absgrad_of is not None:
-        absgrad_of.absgrad = v_means2d_abs.reshape(absgrad_of.shape)
-    given = None if backgrounds is None else v_backgrounds
-    return v_means2d, v_conics, v_features, v_opacities, given, *(None for _ in range(7))

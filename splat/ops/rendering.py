@@ -1,4 +1,6 @@
-"""The public function `rasterization`, with the signature and the meanings of gsplat 1.5.3."""
+"""The public function `rasterization`, with the signature and the meanings of gsplat 1.5.3: its parameters are named
+here, and checked and drawn by drawing.py.
+"""
 
 from __future__ import annotations
 
@@ -6,29 +8,13 @@ from typing import Any
 
 from torch import Tensor
 
-from .arguments import (
-    RASTERIZE_MODES,
-    ProjectionSettings,
-    RasterizeMode,
-    RenderMode,
-    RollingShutterType,
-    Sizes,
-    check_distributed,
-    check_scene,
-    checked_capacity,
-    has_lens,
-    without_ftheta,
-)
-from .autocast import in_float32
-from .checks import MAX_TILE_SIZE, check_tiles, check_values, checked_alpha, one_of, positive_int, shaped
+from .arguments import RENDER_MODES, LensArguments, RasterizeMode, RenderMode, RollingShutterType
+from .autocast import in_float32, widened
+from .checks import positive_int
 from .defaults import EPS2D, FAR_PLANE, MAX_ALPHA, NEAR_PLANE
-from .features import Features, RayMode, check_along_rays, refuse_newer
-from .intersection import Grid, Intersections
-from .meta import lazy_meta
-from .packing import SparseRows, Splats
-from .pairs import exchange, meta_of_lists, project_splats, tile_pairs
-from .pixels import rasterize
-from .projection import GaussianParameters, check_sparse
+from .draw_arguments import Cameras, Options, Scene
+from .drawing import check_drawing, draw
+from .features import RAY_MODES, RayMode, check_along_rays, refuse_newer
 
 
 @in_float32
@@ -203,164 +189,21 @@ def rasterization(
         renderer_config=renderer_config,
     )
     check_along_rays(with_eval3d, rays, return_normals, render_mode)
-    if with_ut:
-        from .projection_ut import checked_parameters  # not at the top: few programs need it
-
-        ut_params = checked_parameters(ut_params)
+    positive_int("channel_chunk", channel_chunk)
     if covars is not None:
         quats = scales = None
-    checked_as = without_ftheta(camera_model) if with_ut else camera_model
-    sizes = check_scene(
-        means=means,
-        quats=quats,
-        scales=scales,
-        covars=covars,
-        covars_shape=(3, 3),
-        opacities=opacities,
-        opacities_required=True,
-        viewmats=viewmats,
-        Ks=Ks,
-        camera_model=checked_as,
+    scene = Scene(
+        means, quats, scales, opacities, colors if sh_degree is None else widened(colors), sh_degree, backgrounds,
+        covars=covars, extra_signals_sh_degree=extra_signals_sh_degree,
+        extra_signals=extra_signals if extra_signals_sh_degree is None else widened(extra_signals),
+    )  # fmt: skip
+    lens = LensArguments(
+        radial_coeffs, tangential_coeffs, thin_prism_coeffs, ftheta_coeffs, rolling_shutter, viewmats_rs
     )
-    signals = extra_signals, extra_signals_sh_degree
-    features = Features(render_mode, colors, sh_degree, *signals, backgrounds, sizes, means)
-    settings = ProjectionSettings(
-        width=width,
-        height=height,
-        eps2d=eps2d,
-        near_plane=near_plane,
-        far_plane=far_plane,
-        radius_clip=radius_clip,
-        antialiased=one_of("rasterize_mode", rasterize_mode, RASTERIZE_MODES) == "antialiased",
-        camera_model=checked_as,
-        z_order=global_z_order,
-        ut_params=ut_params if with_ut else None,
-    )
-    positive_int("channel_chunk", channel_chunk)
-    tile_size = positive_int("tile_size", 16 if tile_size is None else tile_size, MAX_TILE_SIZE)
-    grid = tile_size, -(-settings.width // tile_size), -(-settings.height // tile_size)
-    check_tiles(sizes.images, *grid[1:])
-    check_values(sizes.images, settings.height, settings.width, features.channels)
-    check_sparse(sparse_grad, packed, sizes)
-    capacity = checked_capacity(capacity, packed, distributed)
-    max_alpha = checked_alpha(max_alpha)
-    cameras = None
-    given = radial_coeffs, tangential_coeffs, thin_prism_coeffs, ftheta_coeffs, rolling_shutter, viewmats_rs
-    if with_ut or with_eval3d or has_lens(given):
-        from .rendering_ut import check_lens_options  # not at the top: few programs need it
-
-        others = {"covars": covars, "packed": packed, "sparse_grad": sparse_grad}
-        others |= {"absgrad": absgrad and with_eval3d, "distributed": distributed and with_eval3d}
-        cameras = check_lens_options(
-            with_ut, with_eval3d, others, sizes, means, viewmats, Ks, settings, camera_model, given
-        )
-    if with_eval3d:
-        from .pixels_eval3d import checked_rays
-
-        assert cameras is not None
-        rays = checked_rays(rays, cameras, sizes, means)
-
-    ranks, projected = None, sizes
-    if distributed:
-        from .distributed import gather_cameras, sync_ranks  # not at the top: few programs need it
-
-        check_distributed(sizes, features.per_camera)
-        facts: dict[str, object] = {"render_mode": render_mode, **features.facts, "absgrad": absgrad}
-        facts["global_z_order"] = global_z_order
-        # Who has no backward pass would keep the others waiting in theirs.
-        tensors = (means, quats, scales, covars, opacities, *features.tensors)
-        facts["requires_grad"] = any(tensor is not None and tensor.requires_grad for tensor in tensors)
-        facts["viewmats.requires_grad"] = viewmats.requires_grad
-        facts["with_ut"] = with_ut and (camera_model, *map(_kind, given))
-        ranks = sync_ranks(sizes, settings, viewmats.device, facts)
-        viewmats, Ks, cameras = gather_cameras(ranks, viewmats, Ks, cameras)
-        projected = Sizes((), sizes.gaussians, ranks.all_cameras)
-    gaussians = GaussianParameters(means, quats, scales, covars, opacities)
-    rows = SparseRows()
-    if sparse_grad:
-        gaussians = gaussians.with_sparse_gradients(rows)
-    lenses = cameras if with_ut else None
-    splats, shaded, invalid = project_splats(gaussians, viewmats, Ks, sizes, settings, features.colors, lenses, ranks)
-    splats.radii, invalid = features.left_out(splats.radii, invalid)
-    if with_eval3d and lenses is not None:
-        from .projection_ut import depths_by_means
-
-        splats.depths = depths_by_means(splats.depths, means, splats.radii, lenses, settings.z_order)
-    ends = None if lenses is None else lenses.viewmats_rs
-    pairs = splats, *features.of_pairs(shaded, gaussians.means, viewmats, splats.radii, ends)
-    if ranks is None:
-        shown, splats, drawn_colors, lists = tile_pairs(*pairs, sizes, grid, packed, capacity, not with_eval3d)
-    else:
-        shown, splats, drawn_colors, lists = exchange(ranks, *pairs, projected, sizes, grid, packed, absgrad)
-    if sparse_grad and shown.visible is not None:
-        rows.fill(shown.visible.gaussian_ids)
-
-    drawn = features.with_depth(drawn_colors, splats.depths)
-    images, alphas, normals = _blend(
-        splats, drawn, features, lists, sizes, settings, grid, absgrad, gaussians, rays, return_normals, max_alpha
-    )
-    images, signal_images = features.apart(images, alphas)
-    meta: dict[str, Any] = {
-        **shown.meta(projected),
-        **meta_of_lists(splats.depths, lists, sizes, grid),
-        "width": settings.width,
-        "height": settings.height,
-        "tile_size": tile_size,
-        "n_batches": sizes.batches,
-        "n_cameras": sizes.cameras,
-        "n_invalid": invalid,
-        **signal_images,
-        **normals,
-    }
-    return images, alphas, lazy_meta(meta)
-
-
-def _blend(
-    splats: Splats,
-    drawn: Tensor,
-    features: Features,
-    lists: Intersections,
-    sizes: Sizes,
-    settings: ProjectionSettings,
-    grid: Grid,
-    absgrad: bool,
-    gaussians: GaussianParameters,
-    rays: Tensor | None,
-    with_normals: bool,
-    max_alpha: float,
-) -> tuple[Tensor, Tensor, dict[str, Any]]:
-    """The images, their opacities, and the normals for `meta`; of the Gaussians in space if there are rays, else of the
-    splats.
-    """
-    tile_size, tile_width, tile_height = grid
-    _, flatten_ids, offsets = lists
-    listed = shaped(offsets, *sizes.batch, sizes.cameras, tile_height, tile_width), flatten_ids
-    if rays is not None:
-        from .pixels_eval3d import draw_along_rays  # few programs need it
-
-        images, alphas, normals = draw_along_rays(
-            gaussians, rays, drawn, splats.opacities, tile_size, *listed, features.backgrounds, max_alpha,
-            features.along_rays, with_normals,
-        )  # fmt: skip
-        return images, alphas, {} if normals is None else {"normals": normals}
-    images, alphas = rasterize(
-        splats.means2d,
-        splats.conics,
-        drawn,
-        splats.opacities,
-        features.backgrounds,
-        None,
-        settings.width,
-        settings.height,
-        tile_size,
-        *listed,
-        packed=splats.visible is not None,
-        absgrad=absgrad,
-        max_alpha=max_alpha,
-    )
-    return images, alphas, {}
-
-
-def _kind(value: object) -> str:
-    """What ranks must agree on: values of tensors are their own."""
-    return "a tensor" if isinstance(value, Tensor) else str(value)
+    cameras = Cameras(viewmats, Ks, width, height, near_plane, far_plane, camera_model, lens, rays)
+    options = Options(
+        render_mode, radius_clip, eps2d, packed, 16 if tile_size is None else tile_size, sparse_grad, absgrad,
+        max_alpha, rasterize_mode=rasterize_mode, capacity=capacity, distributed=distributed, with_ut=with_ut,
+        with_eval3d=with_eval3d, ut_params=ut_params, return_normals=return_normals, global_z_order=global_z_order,
+    )  # fmt: skip
+    return draw(check_drawing(scene, cameras, options, (*RENDER_MODES, *RAY_MODES)))

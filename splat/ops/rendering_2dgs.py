@@ -6,19 +6,20 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from torch.nn.functional import normalize, pad
 
-from .arguments import RENDER_MODES, ProjectionSettings, RenderMode, Sizes, check_colors, check_scene
+from .arguments import RENDER_MODES, RenderMode, Sizes
 from .autocast import in_float32
-from .checks import MAX_TILE_SIZE, check_tiles, check_values, checked_alpha, one_of, positive_int
+from .checks import one_of
 from .defaults import EPS2D, FAR_PLANE, MAX_ALPHA, NEAR_PLANE
+from .draw_arguments import Cameras, Options, Scene
+from .drawing import check_drawing
 from .harmonics import spherical_harmonics
 from .intersection import intersect
-from .meta import lazy_meta
+from .normals_2dgs import in_world, surface_normals
 from .packing import Visible, meta_of_ids
 from .pairs import meta_of_lists
 from .pixels_2dgs import rasterize_2dgs
-from .projection import Colors, check_sparse
+from .projection import Colors
 from .projection_2dgs import dense, project_discs
 
 DepthMode = Literal["expected", "median"]
@@ -94,64 +95,42 @@ def rasterization_2dgs(
         NotImplementedError, TypeError, ValueError, RuntimeError: as of `rasterization` and `rasterize_to_pixels_2dgs`.
         IncompatibleArtifactError: if there are no usable kernels for this device.
     """
-    sizes = check_scene(
-        means=means, quats=quats, scales=scales, opacities=opacities, opacities_required=True, viewmats=viewmats, Ks=Ks
-    )
-    one_of("render_mode", render_mode, RENDER_MODES)
+    scene = Scene(means, quats, scales, opacities, colors, sh_degree, backgrounds)
+    cameras = Cameras(viewmats, Ks, width, height, near_plane, far_plane)
+    options = Options(render_mode, radius_clip, eps2d, packed, tile_size, sparse_grad, absgrad, max_alpha)
+    drawing = check_drawing(scene, cameras, options, RENDER_MODES)
+    sizes, features, settings, grid = drawing.sizes, drawing.features, drawing.settings, drawing.grid
     one_of("depth_mode", depth_mode, ("expected", "median"))
-    renders_color, renders_depth = render_mode.startswith("RGB"), render_mode.endswith("D")
-    if distloss and not renders_depth:
+    if distloss and not features.depth:
         raise ValueError(f"distloss=True needs a render_mode with depth, D, ED, RGB+D or RGB+ED; found {render_mode!r}")
-    per_camera = check_colors(colors, backgrounds, sizes, sh_degree, means, render_mode)
-    settings = ProjectionSettings(
-        width=width,
-        height=height,
-        eps2d=eps2d,
-        near_plane=near_plane,
-        far_plane=far_plane,
-        radius_clip=radius_clip,
-    )
-    tile_size = positive_int("tile_size", tile_size, MAX_TILE_SIZE)
-    columns, rows = -(-settings.width // tile_size), -(-settings.height // tile_size)
-    check_tiles(sizes.images, columns, rows)
-    channels = (colors.shape[-1] if renders_color else 0) + renders_depth
-    check_values(sizes.images, settings.height, settings.width, channels)
-    check_sparse(sparse_grad, packed, sizes)
-    max_alpha = checked_alpha(max_alpha)
 
     finite = opacities.detach().isfinite()[..., None, :]
-    if renders_color:
-        finite = finite & Colors(colors, per_camera, sh_degree).finite
+    if features.colors is not None:
+        finite = finite & features.colors.finite
     discs = project_discs(means, quats, scales, viewmats, Ks, sizes, settings, sparse_grad, finite)
     visible = discs.visible
     poses = torch.linalg.inv(viewmats)
-    shown = [*discs[1:], _gaussians(opacities, visible, sizes, False)]
-    features = [_colors(means, colors, poses, sh_degree, per_camera, visible, sizes)] if renders_color else []
-    drawn = torch.cat([*features, *([discs.depths[..., None]] if renders_depth else [])], dim=-1)
+    shown_colors = None if features.colors is None else _colors(features.colors, means, poses, visible, sizes)
+    shown = [*discs[1:], _gaussians(opacities, visible, sizes, False), features.with_depth(shown_colors, discs.depths)]
     if not packed:
-        *shown, drawn = (dense(values, visible, sizes) for values in (*shown, drawn))
-    radii, means2d, depths, ray_transforms, normals, shown_opacities = shown
-    grid = tile_size, columns, rows
+        shown = [dense(values, visible, sizes) for values in shown]
+    radii, means2d, depths, ray_transforms, normals, shown_opacities, drawn = shown
     ids = visible.image_ids if packed else None
-    lists = intersect(means2d, radii, depths, None, None, ids, sizes.images, *grid)
-    listed = meta_of_lists(depths, lists, sizes, grid)
-    if backgrounds is not None and renders_depth:
-        backgrounds = pad(backgrounds, (0, 1)) if renders_color else None
+    listed = meta_of_lists(depths, intersect(means2d, radii, depths, None, None, ids, sizes.images, *grid), sizes, grid)
     densify = torch.zeros_like(means2d, requires_grad=True)
-    size = settings.width, settings.height, tile_size
+    size = settings.width, settings.height, grid[0]
     given = means2d, ray_transforms, drawn, shown_opacities, normals, densify
-    drawn_lists = listed["isect_offsets"], listed["flatten_ids"]
+    lists = listed["isect_offsets"], listed["flatten_ids"]
     images, alphas, image_normals, distortions, medians = rasterize_2dgs(
-        *given, size, *drawn_lists, backgrounds, None, packed, absgrad, distloss, max_alpha
+        *given, size, *lists, features.backgrounds, None, packed, absgrad, distloss, drawing.max_alpha
     )
-    if render_mode.endswith("ED"):
-        images = torch.cat([images[..., :-1], images[..., -1:] / alphas.clamp_min(1e-10)], dim=-1)
+    images, _ = features.apart(images, alphas)
     rotations = poses[..., :3, :3]
     surf_normals = None
-    if renders_color and renders_depth:
-        surf_normals = _surface_normals(images[..., -1:] if depth_mode == "expected" else medians, rotations, Ks)
+    if features.colors is not None and features.depth:
+        surf_normals = surface_normals(images[..., -1:] if depth_mode == "expected" else medians, rotations, Ks)
         surf_normals = surf_normals.squeeze(0)  # programs for gsplat count on it
-    meta: dict[str, Any] = {
+    pairs = {
         **meta_of_ids(visible if packed else None, sizes),
         "radii": radii,
         "means2d": means2d,
@@ -159,16 +138,9 @@ def rasterization_2dgs(
         "ray_transforms": ray_transforms,
         "opacities": shown_opacities,
         "normals": normals,
-        **listed,
-        "width": settings.width,
-        "height": settings.height,
-        "tile_size": tile_size,
-        "n_batches": sizes.batches,
-        "n_cameras": sizes.cameras,
-        "render_distort": distortions,
-        "gradient_2dgs": densify,
     }
-    return images, alphas, _in_world(image_normals, rotations), surf_normals, distortions, medians, lazy_meta(meta)
+    meta = drawing.meta(pairs, listed, {"render_distort": distortions, "gradient_2dgs": densify})
+    return images, alphas, in_world(image_normals, rotations), surf_normals, distortions, medians, meta
 
 
 def _gaussians(values: Tensor, visible: Visible, sizes: Sizes, per_camera: bool) -> Tensor:
@@ -178,38 +150,11 @@ def _gaussians(values: Tensor, visible: Visible, sizes: Sizes, per_camera: bool)
     return values.reshape(-1, *values.shape[lead:])[sets * sizes.gaussians + visible.gaussian_ids]
 
 
-def _colors(
-    means: Tensor,
-    colors: Tensor,
-    poses: Tensor,
-    sh_degree: int | None,
-    per_camera: bool,
-    visible: Visible,
-    sizes: Sizes,
-) -> Tensor:
+def _colors(colors: Colors, means: Tensor, poses: Tensor, visible: Visible, sizes: Sizes) -> Tensor:
     """The colours of the visible pairs, [M, D]."""
-    values = _gaussians(colors, visible, sizes, per_camera)
-    if sh_degree is None:
+    values = _gaussians(colors.values, visible, sizes, colors.per_camera)
+    if colors.degree is None:
         return values
     places = poses[..., :3, 3].reshape(-1, 3)[visible.image_ids]
     directions = _gaussians(means, visible, sizes, False) - places
-    return (spherical_harmonics(sh_degree, directions, values) + 0.5).clamp_min(0.0)
-
-
-def _in_world(vectors: Tensor, rotations: Tensor) -> Tensor:
-    """Vectors [..., H, W, 3] of cameras, in world coordinates."""
-    return (rotations[..., None, None, :, :] * vectors[..., None, :]).sum(-1)
-
-
-def _surface_normals(depths: Tensor, rotations: Tensor, Ks: Tensor) -> Tensor:
-    """Unit normals [..., H, W, 3] of the surface of depths [..., H, W, 1], in world coordinates; zeros at the edges."""
-    height, width = depths.shape[-3:-1]
-    x = torch.arange(width, device=depths.device) + 0.5
-    y = torch.arange(height, device=depths.device) + 0.5
-    focal_x, focal_y, centre_x, centre_y = (Ks[..., i, j, None, None] for i, j in ((0, 0), (1, 1), (0, 2), (1, 2)))
-    rays = torch.stack([(x - centre_x) / focal_x + 0 * y[:, None], (y[:, None] - centre_y) / focal_y + 0 * x], dim=-1)
-    points = depths * pad(rays, (0, 1), value=1.0)
-    down = points[..., 2:, 1:-1, :] - points[..., :-2, 1:-1, :]
-    right = points[..., 1:-1, 2:, :] - points[..., 1:-1, :-2, :]
-    # In the world: a product of two turned vectors is the turned product.
-    return pad(normalize(_in_world(torch.cross(down, right, dim=-1), rotations), dim=-1), (0, 0, 1, 1, 1, 1))
+    return (spherical_harmonics(colors.degree, directions, values) + 0.5).clamp_min(0.0)

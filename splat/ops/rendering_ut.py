@@ -5,12 +5,11 @@ Shapes: `...` leading batch dimensions, C cameras of each batch, N Gaussians.
 
 from __future__ import annotations
 
-from typing import Any, Final
-
 import torch
 from torch import Tensor
 
-from .arguments import LensArguments, ProjectionSettings, Sizes
+from .arguments import ProjectionSettings, Sizes
+from .draw_arguments import Cameras, Options, Scene
 from .harmonics import spherical_harmonics
 from .lens_arguments import check_constant, check_lens_cameras
 from .lens_cameras import LensCameras
@@ -18,43 +17,31 @@ from .packing import Splats
 from .projection import Colors, GaussianParameters
 from .projection_ut import project_unscented
 
-_LENS_ARGUMENTS: Final = (
-    "radial_coeffs", "tangential_coeffs", "thin_prism_coeffs", "ftheta_coeffs", "rolling_shutter", "viewmats_rs",
-)  # fmt: skip
-
 
 def check_lens_options(
-    with_ut: bool,
-    with_eval3d: bool,
-    others: dict[str, Any],
-    sizes: Sizes,
-    means: Tensor,
-    viewmats: Tensor,
-    Ks: Tensor,
-    settings: ProjectionSettings,
-    camera_model: str,
-    given: LensArguments,
+    scene: Scene, cameras: Cameras, options: Options, sizes: Sizes, settings: ProjectionSettings
 ) -> LensCameras:
     """Check the cameras of `rasterization` with the unscented transform or rays, and what goes with these.
-
-    `others` are arguments by name that do not, unless they are None or False; gsplat refuses most of them too.
 
     Raises:
         TypeError, ValueError: one is wrong, or does not fit the others.
         NotImplementedError: one requires a gradient that there is not.
     """
-    for name, value in zip(_LENS_ARGUMENTS, given, strict=True):
-        if value is not None and getattr(value, "name", "") != "GLOBAL" and not with_ut:
+    for name, value in cameras.lens._asdict().items():
+        if value is not None and getattr(value, "name", "") != "GLOBAL" and not options.with_ut:
             raise ValueError(f"{name} needs with_ut=True: the plain projection has no lenses and shutters; found False")
-    option = "with_ut" if with_ut else "with_eval3d"
+    option = "with_ut" if options.with_ut else "with_eval3d"
+    # What does not go with them; gsplat refuses most of it too.
+    others = {"covars": scene.covars, "packed": options.packed, "sparse_grad": options.sparse_grad}
+    others |= {name: getattr(options, name) and options.with_eval3d for name in ("absgrad", "distributed")}
     for name, value in others.items():
         if value is not None and value is not False:
             found, without = ("True", "False") if value is True else ("a tensor", "None")
             raise ValueError(f"{name} must be {without} with {option}=True, found {found}; leave one of them out")
-    if with_eval3d:
-        check_constant("viewmats", viewmats, means)
+    if options.with_eval3d:
+        check_constant("viewmats", cameras.viewmats, scene.means)
     size = settings.width, settings.height
-    return check_lens_cameras(sizes, means, viewmats, Ks, *size, camera_model, given)
+    return check_lens_cameras(sizes, scene.means, cameras.viewmats, cameras.Ks, *size, cameras.model, cameras.lens)
 
 
 def project_splats_unscented(

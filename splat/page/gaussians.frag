@@ -8,7 +8,7 @@ out vec4 blended;
 void main() {
   vec2 d = gl_FragCoord.xy - centre;
   float exponent = 0.5 * (conic.x * d.x * d.x + conic.z * d.y * d.y) + conic.y * d.x * d.y;
-  float alpha = min(0.999, colour.a * exp(-exponent));
+  float alpha = min($max_alpha, colour.a * exp(-exponent));
   if (exponent < 0.0 || !(alpha >= 1.0 / 255.0)) discard;
   blended = vec4(alpha * colour.rgb, alpha);
 }

@@ -3,7 +3,7 @@
 
 const float MIN_ALPHA = 1.0 / 255.0;
 const float MAX_EXTENT = 3.33;  // standard deviations
-const float BLUR = 0.3;         // added to the variances in the image, pixels^2
+const float BLUR = $eps2d;         // added to the variances in the image, pixels^2
 const float MARGIN = 0.3;       // how far outside, in half images, the projection is linearised
 
 uniform highp usampler2D scene;

@@ -13,6 +13,7 @@ from pathlib import Path
 from string import Template
 from typing import Final
 
+from ..ops.defaults import EPS2D, MAX_ALPHA
 from ..scene.camera import Camera
 from ..scene.camera_file import camera_json
 from ..scene.edits import scale_scene
@@ -102,8 +103,8 @@ def scene_page(title: str, scene: Gaussians, view: PageView) -> bytes:
         style=style,
         view=json.dumps(begin),
         worker=_source(*_WORKER),
-        vertex=_source("gaussians.vert"),
-        fragment=_source("gaussians.frag"),
+        vertex=Template(_source("gaussians.vert")).substitute(eps2d=EPS2D),
+        fragment=Template(_source("gaussians.frag")).substitute(max_alpha=MAX_ALPHA),
         program=program,
         scene=base64.b64encode(encode_spz_file(scene, _SPZ_VERSION)).decode("ascii"),
     )

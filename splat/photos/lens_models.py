@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from ..scene.gaussians import SceneError
 from ..scene.names import quoted
-from .distortion import (
+from .lens_formulas import (
     DIVISION,
     FIELD_OF_VIEW,
     FISHEYE,

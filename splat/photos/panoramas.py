@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from .capture import Capture, Photograph
-from .distortion import PANORAMA, Distortion, view_rotation
+from .lens_formulas import PANORAMA, Distortion, view_rotation
 
 _VIEWS: Final = ((0, 0), (90, 0), (180, 0), (270, 0), (0, 90), (0, -90))
 """Degrees to the right and up: the sides of a cube, each 90 degrees across and down."""

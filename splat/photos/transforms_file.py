@@ -23,7 +23,7 @@ from ..scene.gaussians import SceneError
 from ..scene.json_input import JsonLimits, read_json
 from ..scene.names import listed, name_end, quoted
 from .capture import NO_POINTS, Capture, CaptureFolder, Floats, Photograph, pictures_exist, read_cloud, rigid_transform
-from .distortion import PANORAMA, POLYNOMIAL
+from .lens_formulas import PANORAMA, POLYNOMIAL
 from .lens_models import LENS_MODELS, Lens, lens_of
 from .name_matching import find_files
 from .pictures import picture_size

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..scene.gaussians import SceneError
-from .distortion import PANORAMA, Distortion
+from .lens_formulas import PANORAMA, Distortion
 from .lens_models import Lens
 
 Floats = npt.NDArray[np.float64]

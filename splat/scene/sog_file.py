@@ -25,7 +25,7 @@ from PIL import Image
 from .file_input import check_unpacked_size, usable
 from .gaussians import Gaussians, SceneError
 from .names import quoted
-from .sog_meta import MAX_META, META, MOST_PALETTE, SogMeta, parse_meta
+from .sog_meta import MAX_META, META, MOST_PALETTE, SOG_VERSION, SogMeta, parse_meta
 from .sog_parts import SogParts, sog_parts
 
 PALETTE_ROW: Final = 64
@@ -75,7 +75,7 @@ def sog_version(path: Path) -> int:
     """The version of a file, which is 2; SceneError if it is not one."""
     with sog_parts(path) as parts:
         _read_meta(parts)
-    return 2
+    return SOG_VERSION
 
 
 def _read_meta(parts: SogParts) -> SogMeta:

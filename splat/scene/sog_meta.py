@@ -11,6 +11,7 @@ from .gaussians import SceneError
 from .json_input import JsonLimits, parse_json
 from .names import quoted
 
+SOG_VERSION: Final = 2
 META: Final = "meta.json"
 MAX_META: Final = 2**20
 """Its maximum size in bytes; those of 256 entries in three codebooks have 16 KB."""
@@ -51,13 +52,14 @@ class SogMeta(NamedTuple):
 
 
 def parse_meta(content: bytes) -> SogMeta:
-    """What the bytes of a meta.json say; SceneError if they cannot be those of version 2."""
+    """What the bytes of a meta.json say; SceneError if they cannot be those of this version."""
     meta = parse_json(content, f"{META} with one JSON object", _LIMITS)
     if not isinstance(meta, dict):
         raise SceneError(f"{META} must hold one JSON object, found another value")
-    if meta.get("version") != 2:
+    if meta.get("version") != SOG_VERSION:
         raise SceneError(
-            f"version 2 of .sog is required, found {quoted(str(meta.get('version', 1)))}; splat-transform converts it"
+            f"version {SOG_VERSION} of .sog is required, found {quoted(str(meta.get('version', 1)))}; "
+            "splat-transform converts it"
         )
     files = {
         name: file

@@ -22,7 +22,7 @@ from .compressed_ply_writer import nearby
 from .file_output import check_writable, replacing
 from .gaussians import Gaussians
 from .sog_file import FIRST_TAG, PALETTE_ROW
-from .sog_meta import ANTIALIASED, MAX_DEGREE, META, MOST_PALETTE
+from .sog_meta import ANTIALIASED, MAX_DEGREE, META, MOST_PALETTE, SOG_VERSION
 
 _STEPS: Final = 65535
 _FEW_STEPS: Final = 4096
@@ -78,7 +78,7 @@ def encode_sog(scene: Gaussians) -> tuple[dict[str, Any], dict[str, Bytes]]:
         "sh0": _image(np.hstack([color_bytes, alphas[:, None]])),
     }
     meta = {
-        "version": 2,
+        "version": SOG_VERSION,
         "asset": {"generator": _GENERATOR},
         "count": len(scene),
         "means": {**limits, "files": ["means_l.webp", "means_u.webp"]},

@@ -1,4 +1,6 @@
-"""The strategy of Kheradmand et al., *3D Gaussian Splatting as Markov Chain Monte Carlo* (2024)."""
+"""The strategy of Kheradmand et al., *3D Gaussian Splatting as Markov Chain Monte Carlo* (2024), for programs of
+gsplat; that of `splat fit --strategy mcmc` is in fit/strategies.py.
+"""
 
 from __future__ import annotations
 

@@ -16,7 +16,8 @@ from websockets.frames import CloseCode
 from websockets.http11 import Request, Response
 
 from .first_script import add_first_script
-from .origin import HEADERS, Refusal, name_refusal, origin_refusal, query_refusal
+from .headers import HEADERS
+from .origin import Refusal, name_refusal, origin_refusal, query_refusal
 from .page_messages import LONGEST, is_expected
 from .upload_gate import LONGEST_PART, MOST_SECONDS, NO_ROOM, UploadGate, UploadRoom
 

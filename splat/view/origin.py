@@ -4,34 +4,10 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from http import HTTPStatus
 from typing import Final, NamedTuple
 
-HEADERS: Final[Mapping[str, str]] = {
-    # viser's page is one file: its scripts, styles and data are in it, its worker and its pictures are made by it, and
-    # it unpacks itself by WebAssembly. It would also run scripts that its server sends, which takes 'unsafe-eval'; what
-    # else does is in `first_script.py`.
-    "Content-Security-Policy": "; ".join(
-        (
-            "default-src 'none'",
-            "script-src 'unsafe-inline' 'wasm-unsafe-eval'",
-            "style-src 'unsafe-inline'",
-            "worker-src blob:",
-            "img-src blob: data:",
-            "font-src data:",
-            "connect-src 'self' data:",
-            "base-uri 'none'",
-            "form-action 'none'",
-            "frame-ancestors 'none'",
-        )
-    ),
-    "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-    "Cache-Control": "no-store",
-}
-"""What every answer says to the browser."""
 _HOST: Final = re.compile(r"(?P<literal>\[[0-9a-f:.]+\])(:\d{1,5})?|(?P<name>[a-z0-9._-]+)(:\d{1,5})?")
 
 

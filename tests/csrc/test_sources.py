@@ -12,8 +12,6 @@ import pytest
 from folders import REPOSITORY
 from programs import find_optional
 
-from splat.ops.defaults import MAX_ALPHA
-
 pytestmark = pytest.mark.once
 
 CSRC = REPOSITORY / "csrc"
@@ -42,12 +40,14 @@ def code(path: Path) -> str:
 
 
 def schemas() -> list[str]:
-    return re.findall(r'm\.def\(\s*"(\w+)\(', (CSRC / "operators" / "schemas.h").read_text())
+    return re.findall(r'\bdef\(\s*"(\w+)\(', (CSRC / "operators" / "schemas.h").read_text())
 
 
 def implemented(file: str) -> list[str]:
     """Names of the operators that a file registers."""
-    return re.findall(r'm\.impl\("(\w+)"', (CSRC / "operators" / file).read_text())
+    text = (CSRC / "operators" / file).read_text()
+    found = re.findall(r'm\.impl\("(\w+)"|^  SPLAT_(OPERATOR|GRADIENT)\((\w+)', text, re.M)
+    return [name or other + "_backward" * (kind == "GRADIENT") for name, kind, other in found]
 
 
 def test_the_sources_were_found() -> None:
@@ -161,8 +161,3 @@ def test_every_source_is_compiled() -> None:
 def test_constants_of_the_picture_are_written_once(literal: str) -> None:
     pattern = re.compile(rf"(?<![\w.]){re.escape(literal)}(?!\w)|(?<![\w.]){re.escape(literal)}\.0f")
     assert [path.name for path in SOURCES if pattern.search(code(path))] == ["constants.h"]
-
-
-def test_the_page_ends_alphas_where_the_kernels_do() -> None:
-    shader = (REPOSITORY / "splat" / "page" / "gaussians.frag").read_text()
-    assert f"min({MAX_ALPHA}, " in shader

@@ -27,8 +27,8 @@ from splat.fit.photograph_views import Preparation, photograph_views
 from splat.fit.shards import Shards
 from splat.fit.training import FitOptions, Trainer
 from splat.fit.views import Views, render
-from splat.photos.distortion import FISHEYE, POLYNOMIAL, Distortion
 from splat.photos.folders import read_capture
+from splat.photos.lens_formulas import FISHEYE, POLYNOMIAL, Distortion
 from splat.photos.lens_models import LENS_MODELS, Lens, lens_of
 from splat.photos.undistortion import undistorted_lens
 from splat.scene.gaussians import Gaussians, SceneError

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from gradient_tolerances import OF_LARGEST
 from torch import Tensor
 
 Arguments = dict[str, Any]
@@ -31,7 +32,7 @@ def random_v(images: Any, doubtful: Tensor) -> list[Tensor]:
     return [torch.randn(image.shape, generator=generator) * ~doubtful[..., None] for image in images]
 
 
-def assert_close(found: Tensor, expected: Tensor, what: str, tolerance: float = 2e-4) -> None:
+def assert_close(found: Tensor, expected: Tensor, what: str, tolerance: float = OF_LARGEST) -> None:
     off, scale = (found.double() - expected.double()).abs().max(), expected.abs().max()
     assert found.shape == expected.shape
     assert off <= tolerance * scale + 1e-6, f"{what}: off by {off:.3g}, the largest is {scale:.3g}"

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from splat.photos.capture import Capture, Photograph
-from splat.photos.distortion import FISHEYE
+from splat.photos.lens_formulas import FISHEYE
 from splat.photos.lens_models import Lens
 
 Floats = npt.NDArray[np.float64]

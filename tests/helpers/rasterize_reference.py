@@ -1,4 +1,4 @@
-"""Gradients of rasterize by the reference, pixel by pixel in float64, and the tolerance."""
+"""Gradients of rasterize by the reference, pixel by pixel in float64."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from dataclasses import dataclass, fields
 
 import reference_rasterizer as reference
 import torch
+from gradient_tolerances import TOLERANCE
 from operator_arguments import PARAMETERS, Arguments
 from torch import Tensor
-
-TOLERANCE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -101,7 +100,7 @@ def by_reference(arguments: Arguments, seed: int = 0) -> Case:
 
 
 def assert_near(found: Tensor, expected: Tensor, absolute: Tensor, what: str) -> None:
-    """Within 1e-3 of what the pixels add, in absolute values: sums may cancel."""
+    """Within the tolerance of what the pixels add, in absolute values: sums may cancel."""
     off = (found.double() - expected).abs()
     allowed = TOLERANCE * absolute + 1e-9
     assert found.shape == expected.shape

@@ -13,6 +13,7 @@ import pytest
 import reference_rasterizer as reference
 import scenes
 import torch
+from gradient_tolerances import TOLERANCE
 from hypothesis import HealthCheck, given, settings
 from scenes import Scene, random_scene
 from torch import Tensor
@@ -21,7 +22,6 @@ import splat
 
 DEVICES = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
 pytestmark = [pytest.mark.once] if DEVICES == ["cpu"] else []
-TOLERANCE = 1e-3
 
 Tensors = dict[str, Tensor]
 

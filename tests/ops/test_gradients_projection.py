@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import reference_rasterizer as reference
 import torch
+from gradient_tolerances import TOLERANCE
 from hypothesis import HealthCheck, given, settings
 from reference_rasterizer import sh_basis
 from torch import Tensor
@@ -31,7 +32,6 @@ pytestmark = [pytest.mark.once] if DEVICES == ["cpu"] else []
 CAMERAS = {name: number for number, name in enumerate(CAMERA_MODELS)}
 WIDTH, HEIGHT = 57, 41
 NEAR, FAR = 0.2, 1e10
-RELATIVE = 1e-3
 PARAMETERS = ("means", "quats", "scales", "covars", "coeffs", "viewmats")
 OUTPUTS = ("means2d", "depths", "conics", "compensations", "colors")
 
@@ -246,10 +246,10 @@ def found_gradients(case: Case, mask: Tensor, weights: dict[str, Tensor], device
 
 
 def assert_close(case: Case, found: dict[str, Tensor], exact: dict[str, Tensor]) -> None:
-    """Each gradient, as a vector for each Gaussian or image, within RELATIVE of its own length."""
+    """Each gradient, as a vector for each Gaussian or image, within TOLERANCE of its own length."""
     for name, value in exact.items():
         off = (found[name] - value).flatten(1).norm(dim=1)
-        allowed = RELATIVE * value.flatten(1).norm(dim=1)
+        allowed = TOLERANCE * value.flatten(1).norm(dim=1)
         if name == "quats":
             # Where a turn changes next to nothing: next to what a stretch changes.
             assert case.quats is not None
@@ -597,7 +597,7 @@ def test_gradients_of_spherical_harmonics(device: str, degree: int, bases: int, 
     for one, other in zip(found, exact, strict=True):
         # A basis of degree 0 does not depend on the direction; the reference says so with rounding errors.
         off, size = (one - other).norm(dim=-1), other.norm(dim=-1)
-        assert (off <= RELATIVE * size + 1e-5 * (degree > 0) / directions.norm(dim=-1).max()).all()
+        assert (off <= TOLERANCE * size + 1e-5 * (degree > 0) / directions.norm(dim=-1).max()).all()
     assert (found[0][~mask] == 0).all()
     assert (found[1][..., (degree + 1) ** 2 :, :] == 0).all()
     assert (found[1][:, 5] == 0).all()

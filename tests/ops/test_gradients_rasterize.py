@@ -11,13 +11,14 @@ import hypothesis.strategies as st
 import pytest
 import reference_rasterizer as reference
 import torch
+from gradient_tolerances import TOLERANCE
 from hypothesis import HealthCheck, given, settings
 from operator_arguments import OPS, PARAMETERS, Arguments, gaussians, random_v
-from rasterize_reference import TOLERANCE, Case, assert_near, by_reference, tiles
+from rasterize_reference import Case, assert_near, by_reference, tiles
 from torch import Tensor, library
 
 from splat import _kernels
-from splat.ops.absgrad import rasterize_with_absgrad
+from splat.ops.rasterize_gradient import rasterize_with_absgrad
 
 _kernels.require(torch.device("cpu"))
 pytestmark = pytest.mark.once
@@ -197,7 +198,7 @@ def test_torch_finds_the_operators_well_made(packed: bool, absgrad: bool) -> Non
 
 def rendered_loss(means2d: Tensor, arguments: Arguments, absgrad: bool) -> Tensor:
     inputs = arguments | {"means2d": means2d}
-    colors, alphas, _ = rasterize_with_absgrad(means2d, **inputs) if absgrad else OPS.rasterize(**inputs)
+    colors, alphas, _ = rasterize_with_absgrad(means2d, *inputs.values()) if absgrad else OPS.rasterize(**inputs)
     loss: Tensor = colors.square().sum() + alphas.sum()
     return loss
 

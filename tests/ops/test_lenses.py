@@ -16,8 +16,8 @@ import torch
 from PIL import Image
 
 from splat.fit.photograph_views import Preparation, photograph_views
-from splat.photos.distortion import DIVISION, FIELD_OF_VIEW, FISHEYE, POLYNOMIAL, UNIFIED, Distortion, Family
 from splat.photos.folders import read_capture
+from splat.photos.lens_formulas import DIVISION, FIELD_OF_VIEW, FISHEYE, POLYNOMIAL, UNIFIED, Distortion, Family
 from splat.photos.lens_models import LENS_MODELS, Lens, lens_of
 from splat.photos.pictures import read_resized
 from splat.photos.undistortion import undistort, undistorted_lens

@@ -38,8 +38,9 @@ from splat.scene.gaussians import Gaussians, SceneError
 from splat.view.clicks import Click
 from splat.view.drawing import Look, Picture
 from splat.view.guard import MOST_CONNECTIONS, MOST_PAGES
+from splat.view.headers import HEADERS
 from splat.view.open_page import BUSY, ViewerOptions
-from splat.view.origin import HEADERS, is_host_name, is_loopback, name_refusal, origin_refusal, query_refusal
+from splat.view.origin import is_host_name, is_loopback, name_refusal, origin_refusal, query_refusal
 from splat.view.page_messages import LONGEST, is_expected
 from splat.view.resolution import Detail
 from splat.view.scene_choices import BUILT_IN, SceneChoices

@@ -9,12 +9,12 @@
 // patch of pixels, and each lane tests one Gaussian against the patch first.
 //
 // The lanes, being pixels, write u = (d alpha / d opacity) (d / d alpha) and the weight to shared memory. After
-// kPending Gaussians the lanes become Gaussians and add them up (rasterize_moments.cuh).
+// kPending Gaussians the lanes become Gaussians and add them up (rasterize_backward_moments.cuh).
 #pragma once
 
 #include "channels.h"
 #include "host_functions.h"
-#include "rasterize_moments.cuh"
+#include "rasterize_backward_moments.cuh"
 
 namespace splat {
 namespace kernels {
