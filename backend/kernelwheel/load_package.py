@@ -15,8 +15,8 @@ from .load_flags import Call, sort_flags
 from .load_sources import INLINE, Tree, gather
 from .runtime.compatible import Mismatch
 from .runtime.files import json_sha256
-from .runtime.installed import InstalledPackage
 from .runtime.settings import Origin, Settings
+from .runtime.snapshot import InstalledPackage
 from .runtime.sources import Sources
 from .source_language import CUDA_SUFFIX, SOURCES
 from .version import LOADED, OLDEST_TORCH
@@ -48,7 +48,7 @@ class Described(InstalledPackage):
             settings = settings.changed("cache-dir", folder, Origin("build_directory"))
         about = {"package": self.package, "version": LOADED, "abi": "stable", "torch_target": OLDEST_TORCH}
         content = {**about, "sources": _digests(self.tree), "extensions": [self.extension], "options": {}}
-        vars(self).update(settings=settings, source=Sources(content, Path(INLINE), {}))
+        self.settings, self.source = settings, Sources(content, Path(INLINE), {})
 
     @property
     def cuda(self) -> bool:
@@ -76,7 +76,7 @@ class Described(InstalledPackage):
             printer(self.package)(f"since the last compile: {changes(last.manifest.content, wanted)}")
         self.remove_sources()
         folder = Path(tempfile.mkdtemp(prefix="sources-", suffix=mark(), dir=self.own_store().root / ".work"))
-        vars(self).update(source=self.source._replace(folder=folder))
+        self.source = self.source._replace(folder=folder)
         for name, text in self.tree.files.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(text)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..runtime.compile_into_store import compile_request
+from ..runtime.decision import Decision, Request
 from ..runtime.doctor import (
     damage,
     failures,
@@ -24,11 +25,10 @@ from ..runtime.doctor import (
 )
 from ..runtime.errors import BuildError, KernelWheelError, from_json
 from ..runtime.host import Host
-from ..runtime.installed import InstalledPackage
 from ..runtime.kernels import Kernels
-from ..runtime.presentation import call_row, rows_text, view_selection
+from ..runtime.presentation import call_row, rows_text, view_decision
 from ..runtime.request import CompileRequest
-from ..runtime.selection import Request, Selection
+from ..runtime.snapshot import InstalledPackage
 from . import installation
 from .cache_build import preview
 from .installation import Installation
@@ -58,13 +58,13 @@ def examine(kernels: Kernels, environ: Mapping[str, str], path: Sequence[str]) -
         "settings": _settings(package),
         "toolchain": toolchain,
         "stores": stores,
-        "next": [view_selection(each) for each in calls],
+        "next": [view_decision(each) for each in calls],
         "variables": {name: environ[name] for name in VARIABLES if environ.get(name)},
         "findings": [finding._asdict() for finding in findings],
     }
 
 
-def predict(package: InstalledPackage, host: Host) -> tuple[list[Selection], Mapping[str, Any] | None]:
+def predict(package: InstalledPackage, host: Host) -> tuple[list[Decision], Mapping[str, Any] | None]:
     """What the next calls do, and what this machine compiles with, as the compiler says; nothing is compiled.
 
     There is no toolchain to look for if the package's settings or sources cannot be read.
@@ -91,7 +91,7 @@ def _ask(package: InstalledPackage, host: Host, request: Request) -> CompileRequ
     """What the compiler would be asked, or what prevents that."""
     try:
         require_store(package)
-        return compile_request(package, host, request, package.settings)
+        return compile_request(package.read(host), request, package.settings)
     except KernelWheelError as error:
         return error
 

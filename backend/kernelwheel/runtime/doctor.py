@@ -13,18 +13,18 @@ from typing import Any
 
 from .artifact import Artifact
 from .compiler_process import program
+from .decision import Decision, Request, failed, verdict
 from .errors import IncompatibleArtifactError, KernelWheelError, StoreError, command, printable
 from .find import predict
 from .host import Host
-from .installed import InstalledPackage
 from .inventory import UNREADABLE, find_damage, take_inventory
 from .kernels import Kernels
 from .loading import needed_for
 from .places import temporary_guard
 from .platforms import require_supported
-from .presentation import call_row, entry_text, rows_text, targets_text, verdict_text, view_entry, view_selection
+from .presentation import call_row, entry_text, rows_text, targets_text, verdict_text, view_decision, view_entry
 from .record import Record
-from .selection import Request, Selection, failed
+from .snapshot import InstalledPackage
 from .store import Store
 
 SUMMARY = "show what is installed, what this machine has, and whether they fit"
@@ -65,12 +65,12 @@ def examine(kernels: Kernels) -> dict[str, Any]:
     return {
         **kernels.info(),
         "stores": stores,
-        "next": [view_selection(each) for each in calls],
+        "next": [view_decision(each) for each in calls],
         "findings": [finding._asdict() for finding in findings],
     }
 
 
-def next_calls(package: InstalledPackage, host: Host) -> list[Selection]:
+def next_calls(package: InstalledPackage, host: Host) -> list[Decision]:
     """What the next call on the CPU does, and on each compute capability among the visible GPUs.
 
     A compile is predicted to fail where kernelwheel is not installed, or nothing could be stored; what else it lacks,
@@ -102,14 +102,14 @@ def require_store(package: InstalledPackage) -> None:
         raise store.unwritable(error) from error
 
 
-def predict_calls(package: InstalledPackage, host: Host) -> list[Selection]:
+def predict_calls(package: InstalledPackage, host: Host) -> list[Decision]:
     """A call on the CPU, and one on each compute capability among the visible GPUs; a compile is taken to succeed."""
     requests = [Request("cpu"), *(Request("cuda", capability) for capability in host.capabilities or (None,))]
     return [predict(package, host, each, partial(_verify_loaded, each.device)) for each in requests]
 
 
-def if_compiled(expected: Selection, obstacle: KernelWheelError | None) -> Selection:
-    """Turn a Selection to compile into one to fail, if this machine cannot compile, or store what it compiled."""
+def if_compiled(expected: Decision, obstacle: KernelWheelError | None) -> Decision:
+    """Turn a Decision to compile into one to fail, if this machine cannot compile, or store what it compiled."""
     if obstacle is None or expected.outcome != "compile":
         return expected
     return failed(expected.request, obstacle, before=f"{expected.because}; compiling would fail: ")
@@ -122,7 +122,7 @@ def _verify_loaded(device: str, artifact: Artifact) -> None:
             artifact.verify_library(library)
 
 
-def failures(calls: Sequence[Selection], host: Host) -> Iterator[Finding]:
+def failures(calls: Sequence[Decision], host: Host) -> Iterator[Finding]:
     """The calls that fail. Without a GPU, those for CUDA are expected to."""
     for call in calls:
         if call.error and (call.request.device == "cpu" or host.capabilities):
@@ -134,8 +134,8 @@ def damage(package: InstalledPackage) -> Iterator[Finding]:
     try:
         if package.damage:
             raise package.damage
-        if package.artifact:
-            package.artifact.verify()
+        if package.manifest:
+            Artifact(package.folder, package.manifest).verify()
     except IncompatibleArtifactError as error:
         yield of_error(error)
 
@@ -205,7 +205,7 @@ def kernels_text(view: Mapping[str, Any], kernels: Kernels) -> list[str]:
     if package.manifest:
         built = targets_text(package.manifest)
         rows = rows_text([("fingerprint", package.manifest.fingerprint), ("kernels", built)])
-        lines += [rows, verdict_text(package.mismatches(host))]
+        lines += [rows, verdict_text(verdict(package.read_wheel(host)))]
     elif not package.damage:
         lines.append(f"  {package.no_artifact().found}")
     for store in view["stores"]:

@@ -1,4 +1,4 @@
-"""Manifests, mismatches, Selections and entries as JSON values for `--json` and as text for people."""
+"""Manifests, mismatches, Decisions and entries as JSON values for `--json` and as text for people."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from datetime import datetime, timezone
 from typing import Any
 
 from .compatible import Mismatch, Wanted, check
+from .decision import Decision
 from .host import Host
 from .inventory import Entry
 from .manifest import Manifest
-from .selection import Selection
 
 
-def view_selection(selection: Selection) -> dict[str, Any]:
+def view_decision(decision: Decision) -> dict[str, Any]:
     """What a call does, as plain JSON values; `capability` is that of the call's GPU."""
-    capability = selection.request.capability
+    capability = decision.request.capability
     return {
-        "device": selection.request.device,
-        "outcome": selection.outcome,
-        "because": selection.because,
-        "artifact": str(selection.artifact.folder) if selection.artifact else None,
-        "remedies": list(selection.error.remedies) if selection.error else [],
+        "device": decision.request.device,
+        "outcome": decision.outcome,
+        "because": decision.because,
+        "artifact": str(decision.artifact.folder) if decision.artifact else None,
+        "remedies": list(decision.error.remedies) if decision.error else [],
         "capability": "{}.{}".format(*capability) if capability else None,
     }
 

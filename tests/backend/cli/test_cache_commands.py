@@ -14,11 +14,10 @@ from typing import Any
 import pytest
 from builds import TORCH, contents, needs_cpu_torch, needs_cuda_torch
 from kept import fill, kernels_of, relabel
-from kernelwheel.cli import cache_build, cache_commands, explain
+from kernelwheel.cli import cache_commands, explain
 from kernelwheel.project import arch_choice
 from kernelwheel.runtime import Kernels
 from kernelwheel.runtime.exit_status import finish
-from kernelwheel.runtime.manifest import Library
 from kernelwheel.runtime.store import Store
 from kernelwheel.runtime.store_lock import making
 from samples import flip
@@ -199,10 +198,7 @@ COVERAGE = {
 
 @pytest.mark.parametrize(("wanted", "made", "covered"), COVERAGE.values(), ids=COVERAGE)
 def test_what_covers_an_architecture_list(wanted: str, made: str, covered: bool) -> None:
-    has = arch_choice.parse(made, "a test")
-    library = Library("x.so", "0" * 64, 1, "cuda", tuple(map(str, has.sass)), tuple(map(str, has.ptx)))
-
-    assert cache_build._covers(library, arch_choice.parse(wanted, "a test")) is covered
+    assert arch_choice.parse(wanted, "a test").covered_by(*arch_choice.parse(made, "a test")) is covered
 
 
 # explain
