@@ -30,7 +30,7 @@ def build_cpu(kernels: Kernels) -> Artifact:
 
 def find_cpu(kernels: Kernels) -> Artifact | None:
     """What `cache build` would find of CPU kernels."""
-    request = build_ahead.build_request(kernels.installed, kernels.host, False, "")
+    request = build_ahead.build_request(kernels.installed, False, "")
     return find(kernels.installed, kernels.host, request, Artifact.verify).artifact
 
 

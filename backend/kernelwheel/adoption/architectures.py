@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..project.arch_choice import OLDEST_DEFAULT, ArchList, from_flags, parse
+from ..project.arch_choice import OLDEST_DEFAULT, from_flags, parse
+from ..runtime.architectures import ArchList
 from ..runtime.errors import SettingsError
 from .extension_tables import AdoptionNotes, Table
 from .setup_runs import SetupRun

@@ -14,11 +14,11 @@ from pathlib import Path
 from ..project import arch_choice
 from ..runtime import own_commands, progress
 from ..runtime.artifact import Artifact
+from ..runtime.decision import Request, against
 from ..runtime.doctor import targets_text
 from ..runtime.errors import IncompatibleArtifactError, SettingsError, command
 from ..runtime.kernels import Kernels
 from ..runtime.own_commands import OF_KERNELWHEEL, Command, add_json, show, show_cleaning, size_text
-from ..runtime.selection import Request, against
 from ..runtime.store_lock import DAY
 from ..store import build_ahead, pruning, transfer
 from ..store.inventory import take_inventory
@@ -107,14 +107,19 @@ def _export(args: argparse.Namespace, kernels: Kernels) -> int:
 def _chosen(kernels: Kernels, prefix: str | None) -> Artifact:
     """The Artifact with a fingerprint; by default the one that a CUDA call here would use, or else a CPU call."""
     package = kernels.installed
-    at_hand: dict[str, Artifact] = {}
-    for artifact in package.candidates():
-        at_hand.setdefault(artifact.manifest.fingerprint, artifact)
     if prefix is None:
         kernels.probe_gpus()
+    snapshot = package.read(kernels.host)
+    if snapshot.error:
+        raise snapshot.error
+    at_hand: dict[str, Artifact] = {}
+    for each in snapshot.candidates:
+        if isinstance(each, Artifact):
+            at_hand.setdefault(each.manifest.fingerprint, each)
+    if prefix is None:
         for device in ("cuda", "cpu") if kernels.host.cuda else ("cpu",):
             for artifact in at_hand.values():
-                if not against(artifact, Request(device), kernels.host, package.wanted):
+                if not against(snapshot, Request(device), artifact):
                     return artifact
         wanted = "kernels that fit this machine"
     else:
@@ -137,7 +142,8 @@ def _import(args: argparse.Namespace, kernels: Kernels) -> int:
     say = progress.printer(kernels.installed.package)
     entry = transfer.import_file(args.file, kernels.installed.own_store(), say)
     kernels.probe_gpus()
-    mismatches = [m.dimension for m in against(entry, Request("cuda"), kernels.host, kernels.installed.wanted)]
+    snapshot = kernels.installed.read(kernels.host)
+    mismatches = [m.dimension for m in against(snapshot, Request("cuda"), entry)]
     view = {"folder": str(entry.folder), "fingerprint": entry.manifest.fingerprint, "mismatches": mismatches}
     worth = "does not fit this machine: " + ", ".join(mismatches) if mismatches else "fits this machine"
     show(args, view, f"{targets_text(entry.manifest)}; {worth}\n{entry.folder}")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..runtime.compile_into_store import compile_request
+from ..runtime.decision import Decision, Request
 from ..runtime.doctor import (
     Finding,
     damage,
@@ -25,16 +26,15 @@ from ..runtime.doctor import (
     of_error,
     predict_calls,
     rows_text,
-    view_selection,
+    view_decision,
 )
 from ..runtime.errors import BuildError, KernelWheelError, StoreError, command, from_json
 from ..runtime.host import Host
-from ..runtime.installed import InstalledPackage
 from ..runtime.kernels import Kernels
 from ..runtime.places import temporary_guard
 from ..runtime.platforms import require_supported
 from ..runtime.request import CompileRequest
-from ..runtime.selection import Request, Selection
+from ..runtime.snapshot import InstalledPackage
 from ..runtime.store import Store
 from ..store.build_ahead import preview
 from ..store.inventory import UNREADABLE, find_damage, take_inventory
@@ -67,7 +67,7 @@ def examine(kernels: Kernels, environ: Mapping[str, str], path: Sequence[str]) -
         "settings": _settings(package),
         "toolchain": toolchain,
         "stores": stores,
-        "next": [view_selection(each) for each in calls],
+        "next": [view_decision(each) for each in calls],
         "variables": {name: environ[name] for name in VARIABLES if environ.get(name)},
         "findings": [finding._asdict() for finding in findings],
     }
@@ -112,7 +112,7 @@ def _open_to_others(package: str, stores: Sequence[Store]) -> Iterator[Finding]:
             continue
 
 
-def predict(package: InstalledPackage, host: Host) -> tuple[list[Selection], Mapping[str, Any] | None]:
+def predict(package: InstalledPackage, host: Host) -> tuple[list[Decision], Mapping[str, Any] | None]:
     """What the next calls do, and what this machine compiles with, as the compiler says; nothing is compiled.
 
     There is no toolchain to look for if the package's settings or sources cannot be read.
@@ -156,7 +156,7 @@ def _ask(package: InstalledPackage, host: Host, request: Request) -> CompileRequ
     """What the compiler would be asked, or what prevents that."""
     try:
         _require_store(package)
-        return compile_request(package, host, request, package.settings)
+        return compile_request(package.read(host), request, package.settings)
     except KernelWheelError as error:
         return error
 

@@ -10,14 +10,13 @@ from typing import Any, NamedTuple
 from ..runtime.artifact import Artifact
 from ..runtime.compatible import Mismatch
 from ..runtime.compile_into_store import compile_request
+from ..runtime.decision import Request, against
 from ..runtime.errors import KernelWheelError, from_json
 from ..runtime.find import predict
-from ..runtime.host import Host
-from ..runtime.installed import InstalledPackage
 from ..runtime.kernels import Kernels
 from ..runtime.own_commands import show
-from ..runtime.selection import Request, against
 from ..runtime.settings import Settings
+from ..runtime.snapshot import InstalledPackage, Snapshot
 from ..store import build_ahead
 from ..store.content_changes import differences
 from ..store.inventory import take_inventory
@@ -37,19 +36,20 @@ def run(args: argparse.Namespace, kernels: Kernels) -> int:
     package, archs = kernels.installed, args.archs or ""
     cuda = build_ahead.wants_cuda(kernels, args.cuda)
     host = kernels.host  # with its GPUs, if they count
-    request = build_ahead.build_request(package, host, cuda, archs)
-    selection = predict(package, host, request, Artifact.verify)
-    found = selection.artifact.folder if selection.artifact else None
-    answer = {} if found else _ask(package, host, request, build_ahead.build_settings(package, archs))
+    request = build_ahead.build_request(package, cuda, archs)
+    decision = predict(package, host, request, Artifact.verify)
+    found = decision.artifact.folder if decision.artifact else None
+    snapshot = package.read(host)
+    answer = {} if found else _ask(package, snapshot, request, build_ahead.build_settings(package, archs))
     no_plan = str(from_json(answer["error"])) if "error" in answer else None
-    candidates = list(_candidates(package, host, request))
+    candidates = list(_candidates(package, snapshot, request))
     nearest, changes = _nearest(candidates, answer["plan"]) if "plan" in answer else (None, {})
     if nearest and not changes and not nearest.damage and nearest.folder != package.folder:
         found = nearest.folder  # an entry: only the Plan knows the default architectures
     view = {
         "device": request.device,
         "found": str(found) if found else None,
-        "because": selection.because,
+        "because": decision.because,
         "no_plan": no_plan,
         "nearest": str(nearest.folder) if nearest else None,
         "differences": changes,
@@ -66,22 +66,23 @@ def run(args: argparse.Namespace, kernels: Kernels) -> int:
     return 0 if found else 1
 
 
-def _ask(package: InstalledPackage, host: Host, request: Request, settings: Settings) -> Mapping[str, Any]:
+def _ask(package: InstalledPackage, snapshot: Snapshot, request: Request, settings: Settings) -> Mapping[str, Any]:
     """What the compiler says would be compiled: a Plan, or an error."""
     try:
-        asked = compile_request(package, host, request, settings)
+        asked = compile_request(snapshot, request, settings)
         answer: Mapping[str, Any] = build_ahead.preview([asked], None, package.environ)["plans"][0]
         return answer
     except KernelWheelError as error:
         return {"error": error.to_json()}
 
 
-def _candidates(package: InstalledPackage, host: Host, request: Request) -> Iterator[Candidate]:
+def _candidates(package: InstalledPackage, snapshot: Snapshot, request: Request) -> Iterator[Candidate]:
     def mismatches(artifact: Artifact) -> tuple[Mismatch, ...]:
-        return against(artifact, request, host, package.wanted_of(artifact))
+        host = snapshot.host.asked_for(artifact.manifest.cpu)  # those of other versions are not in the Snapshot
+        return against(snapshot._replace(host=host), request, artifact)
 
-    if package.artifact:
-        yield Candidate(package.artifact.folder, package.artifact, mismatches(package.artifact), "")
+    if snapshot.artifact:
+        yield Candidate(snapshot.folder, snapshot.artifact, mismatches(snapshot.artifact), "")
     for store in package.stores():
         for entry in take_inventory(store).entries:
             schema = (entry.mismatch,) if entry.mismatch else ()

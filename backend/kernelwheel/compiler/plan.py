@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ..project.arch_choice import ArchList
 from ..project.build_platforms import PLATFORMS
 from ..project.extension import Extension, to_json
 from ..project.package import make_content
 from ..runtime import architectures
+from ..runtime.architectures import ArchList
 from ..runtime.content import Content, digests_of, fingerprint_of
 from ..runtime.manifest_schema import SCHEMA
 from .machine_flags import CpuPlan

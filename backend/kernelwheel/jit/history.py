@@ -7,8 +7,8 @@ import time
 from ..runtime.artifact import Artifact
 from ..runtime.content import Content
 from ..runtime.files import is_folder
-from ..runtime.installed import InstalledPackage
 from ..runtime.manifest import FILE
+from ..runtime.snapshot import InstalledPackage
 from ..store.content_changes import differences
 
 

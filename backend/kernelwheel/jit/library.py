@@ -15,7 +15,7 @@ from ..flags.options import FOLDERS
 from ..flags.words import with_headers
 from ..runtime import host as hosts
 from ..runtime.artifact import Artifact
-from ..runtime.compatible import Mismatch
+from ..runtime.decision import Request, against
 from ..runtime.errors import BuildError, IncompatibleArtifactError
 from ..runtime.files import json_sha256
 from ..runtime.find import find
@@ -25,7 +25,6 @@ from ..runtime.loading import load_module
 from ..runtime.manifest import read
 from ..runtime.no_kernels import incompatible
 from ..runtime.platforms import library_file, platform_name
-from ..runtime.selection import Request, against
 from .arguments import LoadArguments
 from .package import Description, NotInstalled, described
 
@@ -102,7 +101,7 @@ class Loader(Kernels):
                     artifact = entry
                 else:
                     artifact = compiled(description)  # an entry for other architectures, which fits here, will not do
-                    if unfit := against(artifact, request, self.host, package.wanted):
+                    if unfit := against(package.read(self.host), request, artifact):
                         because = f"TORCH_CUDA_ARCH_LIST or -gencode names {settings.archs}"
                         raise incompatible(description.package, "cuda", unfit, because)
                     self._refuse_other_family(name, artifact)
@@ -116,14 +115,9 @@ class Loader(Kernels):
 
     def _made_for_named(self, load: Callable[[Artifact], None]) -> Artifact | None:
         """An entry that was made for the very list that is set now, loaded; `compiled` knows what other lists say."""
-        archs = self.description.settings.archs
-
-        def others(artifact: Artifact, found: tuple[Mismatch, ...]) -> tuple[Mismatch, ...]:
-            made = artifact.manifest.built_with["settings"]["archs"]["value"]
-            return found or (() if made == archs else (Mismatch("archs", archs, str(made), "compile it"),))
-
+        request = Request("cuda", build=True, made_for=self.description.settings.archs)
         of_a_family = self.description.extension["archs"]
-        return None if of_a_family else find(self.package, self.host, Request("cuda", build=others), load).artifact
+        return None if of_a_family else find(self.package, self.host, request, load).artifact
 
 
 def _declared(description: Description, caller: str) -> tuple[str, Path] | None:

@@ -14,9 +14,9 @@ from ..flags.words import with_headers
 from ..runtime.compatible import Mismatch
 from ..runtime.content import Content
 from ..runtime.files import json_sha256
-from ..runtime.installed import InstalledPackage
 from ..runtime.record import Record
 from ..runtime.settings import Origin, Settings
+from ..runtime.snapshot import InstalledPackage
 from ..runtime.sources import Sources
 from ..source_language import CUDA_SUFFIX, SOURCES
 from ..version import LOADED, OLDEST_TORCH
@@ -79,8 +79,7 @@ class NotInstalled(InstalledPackage):
 
     def __init__(self, description: Description) -> None:
         super().__init__(description.package, LOADED, Path(INLINE), description.environ)
-        sources = Sources(description.content, Path(INLINE), {})
-        vars(self).update(settings=description.settings, source=sources)
+        self.settings, self.source = description.settings, Sources(description.content, Path(INLINE), {})
         self._files = description.tree.files
 
     def _read(self) -> None:
@@ -103,7 +102,7 @@ class NotInstalled(InstalledPackage):
             printer(self.package)(f"since the last compile: {changes(last.manifest.content, self.source.content)}")
         self.remove_sources()
         folder = Path(tempfile.mkdtemp(prefix="sources-", suffix=mark(), dir=self.own_store().root / ".work"))
-        vars(self).update(source=self.source._replace(folder=folder))
+        self.source = self.source._replace(folder=folder)
         for name, text in self._files.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(text)

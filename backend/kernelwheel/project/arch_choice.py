@@ -5,9 +5,8 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Sequence, Set
-from typing import NamedTuple
 
-from ..runtime.architectures import ITEM, TEGRA, Arch
+from ..runtime.architectures import ITEM, TEGRA, Arch, ArchList
 from ..runtime.errors import SettingsError
 
 # The names that torch.utils.cpp_extension understands.
@@ -30,17 +29,6 @@ NAMED = {
 OLDEST_DEFAULT = (7, 5)
 # The options of nvcc that choose architectures (nvcc manual, "Options for Steering GPU Code Generation").
 CHOOSES = r"--?(gpu-architecture|arch|gpu-code|code|generate-code|gencode)([= ]|$)"
-
-
-class ArchList(NamedTuple):
-    """What to compile for: SASS for each of `sass` and PTX for each of `ptx`; both sorted, without duplicates."""
-
-    sass: tuple[Arch, ...]
-    ptx: tuple[Arch, ...]
-
-    def __str__(self) -> str:
-        """The same list in the TORCH_CUDA_ARCH_LIST grammar."""
-        return ";".join(f"{arch}{'+PTX' if arch in self.ptx else ''}" for arch in self.sass)
 
 
 def from_code(code: str) -> Arch:

@@ -13,12 +13,12 @@ from pathlib import PurePosixPath
 from typing import Any, Literal, NamedTuple, NoReturn, get_args
 
 from ..flags.options import FOLDERS
+from ..runtime.architectures import ArchList
 from ..runtime.errors import SettingsError
 from ..runtime.platforms import library_file
 from ..runtime.settings import TABLE, choice
 from ..source_language import CUDA_SUFFIX
 from . import arch_choice
-from .arch_choice import ArchList
 from .build_platforms import HOST_PLATFORM
 from .build_settings import OPTIONS
 

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from . import compiler_process
 from .artifact import Artifact
 from .content import can_use_cuda, needs_cuda, serves_both
+from .decision import Request, own_cpu_kernels
 from .find import find
 from .host import Host
-from .installed import InstalledPackage
 from .no_kernels import no_sources
 from .platforms import require_supported
 from .request import CompileRequest
-from .selection import Request, own_cpu_kernels
 from .settings import Origin, Settings
+from .snapshot import InstalledPackage, Snapshot
 from .store_lock import making
 
 
@@ -28,29 +28,27 @@ def compile_into_store(
     require_supported()  # before a store is touched
     store = package.own_store()
     with making(store, lambda maker: say(f"waiting for {maker}")) as lock:
-        selection = find(package, host, request, Artifact.verify)  # another process may have compiled it meanwhile
-        if selection.error:
-            raise selection.error
-        if selection.artifact:
-            return selection.artifact, False
+        decision = find(package, host, request, Artifact.verify)  # another process may have compiled it meanwhile
+        if decision.artifact:
+            return decision.artifact, False
         package.read_sources_again()
-        asked = compile_request(package, host, request, settings)._replace(lock=lock)
+        asked = compile_request(package.read(host), request, settings)._replace(lock=lock)
         if not request.build:
             kernels = f"{request.device.upper()} kernels for this machine"
-            say(f"no {kernels} ({selection.because}): compiling them now")
+            say(f"no {kernels} ({decision.because}): compiling them now")
         answer = compiler_process.ask(asked, say, package.environ)
         return store.read(answer.folder), answer.compiled
 
 
-def compile_request(package: InstalledPackage, host: Host, request: Request, settings: Settings) -> CompileRequest:
+def compile_request(snapshot: Snapshot, request: Request, settings: Settings) -> CompileRequest:
     """What the compiler is asked, here: kernels for this machine's driver, and for its GPUs by default."""
-    source, content = package.source, package.wanted.content
+    source, content, host = snapshot.sources, snapshot.wanted.content, snapshot.host
     if source is None or content is None:
-        raise no_sources(package.package)
+        raise snapshot.error or no_sources(snapshot.package)
     cuda = request.device == "cuda"
     if not cuda and not request.build and serves_both(content):  # without a GPU, CUDA kernels only on request
         cuda = settings.cuda == "on" or (settings.cuda == "auto" and needs_cuda(content))
-    wheel = own_cpu_kernels(host, package) if cuda else None
+    wheel = own_cpu_kernels(snapshot) if cuda else None
     if not settings.archs and cuda and host.capabilities:
         gpus = ";".join("{}.{}".format(*capability) for capability in host.capabilities)
         settings = settings.changed("archs", gpus, Origin("the GPUs of this process"))

@@ -11,15 +11,15 @@ from typing import Any
 from .artifact import Artifact
 from .compatible import Mismatch
 from .compiler_process import program
+from .decision import Decision, Request, failed, verdict
 from .errors import INSTALL_COMPILER, IncompatibleArtifactError, KernelWheelError, printable
 from .find import predict
 from .host import Host
-from .installed import InstalledPackage
 from .kernels import Kernels
 from .loading import needed_for
 from .manifest import Manifest
 from .record import Record
-from .selection import Request, Selection, failed
+from .snapshot import InstalledPackage
 
 SUMMARY = "show what is installed, what this machine has, and whether they fit"
 
@@ -56,12 +56,12 @@ def examine(kernels: Kernels) -> dict[str, Any]:
     calls = next_calls(package, host)
     return {
         **kernels.info(),
-        "next": [view_selection(each) for each in calls],
+        "next": [view_decision(each) for each in calls],
         "findings": [each._asdict() for each in (*damage(package), *bad_settings(package), *failures(calls, host))],
     }
 
 
-def next_calls(package: InstalledPackage, host: Host) -> list[Selection]:
+def next_calls(package: InstalledPackage, host: Host) -> list[Decision]:
     """What the next call on the CPU does, and on each compute capability among the visible GPUs.
 
     A compile is predicted to fail where kernelwheel is not installed. What else it may lack, such as compilers or a
@@ -75,14 +75,14 @@ def next_calls(package: InstalledPackage, host: Host) -> list[Selection]:
     return [if_compiled(expected, obstacle) for expected in predict_calls(package, host)]
 
 
-def predict_calls(package: InstalledPackage, host: Host) -> list[Selection]:
+def predict_calls(package: InstalledPackage, host: Host) -> list[Decision]:
     """A call on the CPU, and one on each compute capability among the visible GPUs; a compile is taken to succeed."""
     requests = [Request("cpu"), *(Request("cuda", capability) for capability in host.capabilities or (None,))]
     return [predict(package, host, each, partial(_verify_loaded, each.device)) for each in requests]
 
 
-def if_compiled(expected: Selection, obstacle: KernelWheelError | None) -> Selection:
-    """Turn a Selection to compile into one to fail, if this machine cannot compile, or store what it compiled."""
+def if_compiled(expected: Decision, obstacle: KernelWheelError | None) -> Decision:
+    """Turn a Decision to compile into one to fail, if this machine cannot compile, or store what it compiled."""
     if obstacle is None or expected.outcome != "compile":
         return expected
     return failed(expected.request, obstacle, before=f"{expected.because}; compiling would fail: ")
@@ -95,7 +95,7 @@ def _verify_loaded(device: str, artifact: Artifact) -> None:
             artifact.verify_library(library)
 
 
-def failures(calls: Sequence[Selection], host: Host) -> Iterator[Finding]:
+def failures(calls: Sequence[Decision], host: Host) -> Iterator[Finding]:
     """The calls that fail. Without a GPU, those for CUDA are expected to."""
     for call in calls:
         if call.error and (call.request.device == "cpu" or host.capabilities):
@@ -107,8 +107,8 @@ def damage(package: InstalledPackage) -> Iterator[Finding]:
     try:
         if package.damage:
             raise package.damage
-        if package.artifact:
-            package.artifact.verify()
+        if package.manifest:
+            Artifact(package.folder, package.manifest).verify()
     except IncompatibleArtifactError as error:
         yield of_error(error)
 
@@ -146,7 +146,7 @@ def kernels_text(kernels: Kernels) -> list[str]:
     if package.manifest:
         built = targets_text(package.manifest)
         rows = rows_text([("fingerprint", package.manifest.fingerprint), ("kernels", built)])
-        lines += [rows, verdict_text(package.mismatches(kernels.host))]
+        lines += [rows, verdict_text(verdict(package.read_wheel(kernels.host)))]
     elif not package.damage:
         lines.append(f"  {package.no_artifact().found}")
     return lines
@@ -173,15 +173,15 @@ def more_text(package: str) -> list[str]:
     return lines
 
 
-def view_selection(selection: Selection) -> dict[str, Any]:
+def view_decision(decision: Decision) -> dict[str, Any]:
     """What a call does, as plain JSON values; `capability` is that of the call's GPU."""
-    capability = selection.request.capability
+    capability = decision.request.capability
     return {
-        "device": selection.request.device,
-        "outcome": selection.outcome,
-        "because": selection.because,
-        "artifact": str(selection.artifact.folder) if selection.artifact else None,
-        "remedies": list(selection.error.remedies) if selection.error else [],
+        "device": decision.request.device,
+        "outcome": decision.outcome,
+        "because": decision.because,
+        "artifact": str(decision.artifact.folder) if decision.artifact else None,
+        "remedies": list(decision.error.remedies) if decision.error else [],
         "capability": "{}.{}".format(*capability) if capability else None,
     }
 

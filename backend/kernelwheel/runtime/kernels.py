@@ -1,8 +1,8 @@
 """The kernels of a package in this process, loaded at import for the CPU and at the first call for CUDA.
 
-A call that needs kernels reads downwards in `Kernels._obtain`: `find` goes through what is there (the wheel's Artifact,
-then those in read-only caches, then those in the user's own), checks each, and verifies and loads the first that fits.
-Only if there is none, and compiling would help, one is compiled, checked, verified and loaded.
+A call that needs kernels reads downwards in `Kernels._obtain`: `find` reads what is there (the wheel's Artifact; if
+that does not fit, those in read-only caches and in the user's own), decides, and verifies and loads the first that
+fits. Only if there is none, and compiling would help, one is compiled, checked, verified and loaded.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from . import host as hosts
 from .artifact import Artifact
 from .compatible import capability_mismatch
 from .content import can_use_cuda
+from .decision import Request, against, verdict
 from .errors import KernelWheelError, LeftOutError, UnreadableArtifactError, way_out
-from .find import find
+from .find import find, look
 from .host import Host
-from .installed import InstalledPackage
 from .loading import library_of, load_module, load_operators, needed_for
 from .no_kernels import incompatible, left_out, no_gpu, other_gpu
 from .platforms import HOST_PLATFORM
-from .selection import Request, against
+from .snapshot import InstalledPackage
 
 
 class Kernels:
@@ -83,7 +83,7 @@ class Kernels:
         if device in self._loaded and (device == "cpu" or index in self._checked_gpus):
             return
         with self.lock, self._os_errors():
-            self.installed.read_again()
+            self.installed = self.installed.read_again()
             if device not in self._loaded:
                 self._obtain(self._request(device, index), partial(self._load, device))
             elif index is not None:
@@ -129,7 +129,7 @@ class Kernels:
         with self.lock:
             if self._whole_of is None:
                 with self._os_errors():
-                    self.installed.read_again()
+                    self.installed = self.installed.read_again()
                     if self.installed.damage:  # before the settings, which need the manifest
                         raise self.installed.damage
                     self._whole_of = self._obtain(self._whole_request(), partial(self._load_first, name))
@@ -141,7 +141,7 @@ class Kernels:
     def extension_if_usable(self, name: str) -> bool:
         """Load the library of an extension if that takes no compile; errors are left for `extension` to raise."""
         with self.lock, suppress(KernelWheelError), self._os_errors():
-            self.installed.read_again()
+            self.installed = self.installed.read_again()
             if self._whole_of is None and not self.installed.damage:
                 request = self._whole_request()
                 self._whole_of = find(self.installed, self.host, request, partial(self._load_first, name)).artifact
@@ -151,17 +151,17 @@ class Kernels:
 
     def left_out(self, name: str) -> LeftOutError | None:
         """The error for an extension that only builds with CUDA have, if a call gets kernels without it here."""
-        package = self.installed
         with self.lock, suppress(KernelWheelError), self._os_errors():
-            package.read_again()
+            self.installed = package = self.installed.read_again()
             extensions = package.content["extensions"] if package.content and name not in self._modules else ()
             if any(each["name"] == name and each["cuda"] == "only" for each in extensions):
                 request = self._whole_request()
-                artifact = self._whole_of or find(package, self.host, request, lambda _: None).artifact
+                _, decision = look(package, self.host, request)
+                artifact = self._whole_of or decision.artifact
                 if artifact and name in artifact.manifest.left_out:
                     because = artifact.manifest.built_with["cuda"]["because"]
                     return left_out(name, f"{artifact.folder}: built without CUDA, because {because}")
-                if not artifact and request.device == "cpu" and package.settings.cuda != "on":
+                if not artifact and decision.own and request.device == "cpu" and package.settings.cuda != "on":
                     off = f"cuda is off ({package.settings.origin('cuda')})"
                     return left_out(name, off if package.settings.cuda == "off" else no_gpu(self.host).found)
         return None
@@ -169,13 +169,12 @@ class Kernels:
     def load_if_usable(self) -> None:
         """Load CPU kernels if usable ones exist; errors are left for `require` to raise."""
         with self.lock, suppress(KernelWheelError), self._os_errors():
-            self.installed.read_again()
+            self.installed = self.installed.read_again()
             find(self.installed, self.host, Request("cpu"), partial(self._load, "cpu"))
 
     def info(self) -> dict[str, Any]:
         """What was built and whether it fits this machine, as plain JSON values."""
-        package = self.installed
-        package.read_again()
+        self.installed = package = self.installed.read_again()
         values = {
             "package": package.package,
             "version": package.version,
@@ -183,7 +182,7 @@ class Kernels:
             "manifest": package.manifest.to_json() if package.manifest else None,
             "damage": str(package.damage) if package.damage else None,
             "host": self.host._asdict(),
-            "verdict": [mismatch._asdict() for mismatch in package.mismatches(self.host)],
+            "verdict": [mismatch._asdict() for mismatch in verdict(package.read_wheel(self.host))],
             "loaded": {device: str(artifact.folder) for device, artifact in self._loaded.items()},
         }
         return dict(json.loads(json.dumps(values)))
@@ -197,17 +196,15 @@ class Kernels:
         package = self.installed
         if request.device == "cuda":
             self._gpus()
-        selection = find(package, self.host, request, load)
-        if selection.error:
-            raise selection.error
-        if selection.artifact:
-            return selection.artifact
+        decision = find(package, self.host, request, load)
+        if decision.artifact:
+            return decision.artifact
         from . import progress
         from .compile_into_store import compile_into_store
 
         say = progress.printer(package.package)
         artifact, _ = compile_into_store(package, self.host, request, package.settings, say)
-        if unfit := against(artifact, request, self.host, package.wanted_of(artifact)):
+        if unfit := against(package.read(self.host), request, artifact):
             just_made = "these kernels were just compiled here with the current settings"
             raise incompatible(package.package, request.device, unfit, just_made)
         load(artifact)  # outside the store's lock, so that others need not wait
@@ -261,8 +258,9 @@ class Kernels:
     def _check_loaded(self, index: int) -> None:
         """Raise an error if the CUDA kernels that were loaded for one GPU do not fit another one."""
         loaded = self._loaded["cuda"]
-        if mismatches := against(loaded, self._request("cuda", index), self.host, self.installed.wanted_of(loaded)):
-            raise other_gpu(self.installed.package, loaded.folder, mismatches)
+        capability = self._request("cuda", index).capability
+        if capability and (mismatch := capability_mismatch(loaded.manifest, capability, self.host.driver)):
+            raise other_gpu(self.installed.package, loaded.folder, [mismatch])
 
     def _gpus(self, look: Callable[[Host], Host] | None = None) -> tuple[tuple[int, int], ...]:
         """The compute capabilities of the visible GPUs, which are probed on first use, by default with CUDA."""

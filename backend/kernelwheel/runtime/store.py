@@ -86,12 +86,7 @@ class Store(Record):
     def quarantine(self, folder: Path, because: IncompatibleArtifactError | None = None) -> Path:
         """Move a damaged entry to the quarantine folder and return its new place."""
         if not self.own:
-            raise IncompatibleArtifactError(
-                "the compiled kernels are damaged",
-                required="an unchanged manifest and unchanged libraries",
-                found=because.found if because else str(folder),
-                remedies=[f"remove {folder}", f"or remove {self.folder} from {self._variable}"],
-            ) from because
+            raise self.damaged_for_good(folder, because) from because
         place = self.root / ".quarantine" / f"{folder.name}.{os.urandom(4).hex()}"
         try:
             self.guard.make(place.parent, PRIVATE)
@@ -100,6 +95,15 @@ class Store(Record):
         except OSError as error:
             raise self.unwritable(error) from error
         return place
+
+    def damaged_for_good(self, folder: Path, because: IncompatibleArtifactError | None) -> IncompatibleArtifactError:
+        """The error for a damaged entry of a read-only Store."""
+        return IncompatibleArtifactError(
+            "the compiled kernels are damaged",
+            required="an unchanged manifest and unchanged libraries",
+            found=because.found if because else str(folder),
+            remedies=[f"remove {folder}", f"or remove {self.folder} from {self._variable}"],
+        )
 
     @property
     def guard(self) -> Guard:

@@ -18,10 +18,9 @@ from kernelwheel.cli import cache_commands
 from kernelwheel.project import arch_choice
 from kernelwheel.runtime import Kernels
 from kernelwheel.runtime.exit_status import finish
-from kernelwheel.runtime.manifest import Library
 from kernelwheel.runtime.store import Store
 from kernelwheel.runtime.store_lock import making
-from kernelwheel.store import build_ahead, content_changes
+from kernelwheel.store import content_changes
 from samples import flip
 
 Copy = Callable[[], Path]
@@ -200,10 +199,7 @@ COVERAGE = {
 
 @pytest.mark.parametrize(("wanted", "made", "covered"), COVERAGE.values(), ids=COVERAGE)
 def test_what_covers_an_architecture_list(wanted: str, made: str, covered: bool) -> None:
-    has = arch_choice.parse(made, "a test")
-    library = Library("x.so", "0" * 64, 1, "cuda", tuple(map(str, has.sass)), tuple(map(str, has.ptx)))
-
-    assert build_ahead._covers(library, arch_choice.parse(wanted, "a test")) is covered
+    assert arch_choice.parse(wanted, "a test").covered_by(*arch_choice.parse(made, "a test")) is covered
 
 
 # explain

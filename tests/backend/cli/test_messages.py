@@ -20,8 +20,8 @@ from kernelwheel.runtime import manifest, no_kernels
 from kernelwheel.runtime.compatible import Wanted, check
 from kernelwheel.runtime.errors import REINSTALL, KernelWheelError
 from kernelwheel.runtime.host import Host
-from kernelwheel.runtime.installed import InstalledPackage
 from kernelwheel.runtime.manifest import Requires
+from kernelwheel.runtime.snapshot import InstalledPackage
 from packaging.requirements import Requirement
 from samples import CUDA_MANIFEST, PLAN
 from standins import settings_with

@@ -34,9 +34,9 @@ from kernelwheel.project.package import PackageFacts
 from kernelwheel.runtime import host as hosts
 from kernelwheel.runtime import platforms
 from kernelwheel.runtime.compile_into_store import compile_request
+from kernelwheel.runtime.decision import Request
 from kernelwheel.runtime.errors import BuildError
-from kernelwheel.runtime.installed import InstalledPackage
-from kernelwheel.runtime.selection import Request
+from kernelwheel.runtime.snapshot import InstalledPackage
 from programs import CLANG, CUDA_12, find_optional
 from standins import GPU_CODES, make_cxx, make_machine, make_program, make_toolkit, settings_with, sources_of
 
@@ -442,8 +442,8 @@ def test_what_is_compiled_at_run_time_is_for_this_machine(tmp_path: Path) -> Non
     machine = make_machine(tmp_path)
     chosen = settings_with({"CUDA_HOME": str(machine.toolkit), "CXX": str(machine.cxx)}, **FOR_ARM)
     package = InstalledPackage("tiny", "1.2.3", tmp_path / "none", {})
-    vars(package)["source"] = sources_of(PackageFacts("tiny", "native", "2.10", "stable"), machine.sources)
-    request = compile_request(package, hosts.probe(), Request("cpu"), chosen)
+    package.source = sources_of(PackageFacts("tiny", "native", "2.10", "stable"), machine.sources)
+    request = compile_request(package.read(hosts.probe()), Request("cpu"), chosen)
 
     job = read_job(request.to_json(), {})
 

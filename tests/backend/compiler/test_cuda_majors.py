@@ -19,12 +19,12 @@ from kernelwheel.compiler.toolchain.torch_files import Torch, read_torch
 from kernelwheel.project.extension import is_of_cuda_major
 from kernelwheel.project.package import Abi, PackageFacts, split_table
 from kernelwheel.runtime.compile_into_store import compile_request
+from kernelwheel.runtime.decision import Request
 from kernelwheel.runtime.doctor import targets_text
 from kernelwheel.runtime.errors import BuildError
 from kernelwheel.runtime.host import Host
-from kernelwheel.runtime.installed import InstalledPackage
-from kernelwheel.runtime.selection import Request
 from kernelwheel.runtime.settings import Settings
+from kernelwheel.runtime.snapshot import InstalledPackage
 from samples import CPU_LIBRARY, CUDA_LIBRARY, sample
 from standins import (
     GPU_CODES,
@@ -234,8 +234,8 @@ def test_a_compile_at_run_time_serves_this_machine_s_driver_alone(earlier_cuda: 
 def draw_here(folder: Path, host: Host, abi: Abi = "stable", **environ: str) -> str:
     """The release of CUDA that a compile at run time would use."""
     package = InstalledPackage("tiny", "1.2.3", folder.parent / "none", {})
-    vars(package)["source"] = sources_of(PackageFacts("tiny", "native", "2.10", abi), folder)
-    request = compile_request(package, host, Request("cuda"), settings_with({**os.environ, **environ}))
+    package.source = sources_of(PackageFacts("tiny", "native", "2.10", abi), folder)
+    request = compile_request(package.read(host), Request("cuda"), settings_with({**os.environ, **environ}))
     job = read_job(request.to_json(), {**os.environ, **environ})
     plan = create_plan_for(job, toolchain_for(job, os.environ)).plan
     assert plan.cuda is not None

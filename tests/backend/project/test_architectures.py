@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kernelwheel.project import arch_choice
-from kernelwheel.project.arch_choice import ArchList, from_code
-from kernelwheel.runtime.architectures import Arch
+from kernelwheel.project.arch_choice import from_code
+from kernelwheel.runtime.architectures import Arch, ArchList
 from kernelwheel.runtime.errors import SettingsError
 from standins import GPU_CODES
 

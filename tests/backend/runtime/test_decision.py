@@ -1,25 +1,22 @@
-"""What a call and `cache build` decide, as a pure function of what exists."""
+"""What a call and `cache build` decide, as a pure function of what was read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from kernelwheel.project import arch_choice
 from kernelwheel.runtime.artifact import Artifact
-from kernelwheel.runtime.compatible import Wanted, check
-from kernelwheel.runtime.errors import IncompatibleArtifactError, KernelWheelError, UnreadableArtifactError
-from kernelwheel.runtime.find import predict
+from kernelwheel.runtime.compatible import ANYTHING, Mismatch, Wanted, check
+from kernelwheel.runtime.decision import Decision, Request, decide, decide_on_wheel
+from kernelwheel.runtime.errors import IncompatibleArtifactError, KernelWheelError
 from kernelwheel.runtime.host import Host
-from kernelwheel.runtime.installed import InstalledPackage
-from kernelwheel.runtime.selection import Request, Selection, select
 from kernelwheel.runtime.settings import Settings
+from kernelwheel.runtime.snapshot import Damaged, Snapshot
+from kernelwheel.runtime.sources import Sources
 from kernelwheel.runtime.store import Store
-from kernelwheel.store import build_ahead
 from samples import CPU_LIBRARY, CUDA_MANIFEST, HOST
 
 MANIFEST = CUDA_MANIFEST._replace(libraries=(CPU_LIBRARY, CUDA_MANIFEST.libraries[1]._replace(ptx=())))
@@ -51,67 +48,43 @@ NEVER = "windows-x86_64, on which no kernels are compiled"
 TROUBLE = KernelWheelError("trouble", required="none", found="some", remedies=["fix it"])
 
 
-class Given(NamedTuple):
-    """An installed package, as far as a decision is concerned."""
-
-    artifacts: tuple[Artifact, ...]
-    wanted: Wanted = Wanted("1.2.3")
-    damage: KernelWheelError | None = None
-    blocked: KernelWheelError | None = None
-    environ: Mapping[str, str] = MappingProxyType({})
-    source: bool = True
-    needs_cuda: bool = False
-    package: str = "tiny"
-    folder: Path = Path("/site/tiny/_native")
-    store: Store = STORE
-
-    no_artifact = InstalledPackage.no_artifact
-
-    def wanted_of(self, artifact: Artifact) -> Wanted:
-        return self.wanted
-
-    @property
-    def settings(self) -> Settings:
-        return Settings.resolve("tiny", {}, self.environ)
-
-    @property
-    def jit(self) -> str:
-        return self.settings.jit
-
-    @property
-    def content(self) -> dict[str, Any]:
-        return {"extensions": [{"cuda": "required"}] if self.needs_cuda else []}
-
-    @property
-    def artifact(self) -> Artifact | None:
-        return next((each for each in self.artifacts if each.guard is None), None)
-
-    def stores(self) -> Iterator[Store]:
-        yield self.store
-
-    def candidates(self, damaged: object = None) -> Iterator[Artifact]:
-        """The available ones, and then the error of a store that cannot be read."""
-        yield from self.artifacts
-        if self.blocked:
-            raise self.blocked
+MISSING = Mismatch("artifact", "compiled kernels", "no kernels are installed", "install a wheel")
 
 
-def at(*artifacts: Artifact, **changes: Any) -> Given:
-    return Given(artifacts, **changes)
+def at(
+    *found: Artifact | Damaged, needs_cuda: bool = False, source: bool = True, environ: Mapping[str, str] | None = None,
+    **changes: Any,
+) -> Snapshot:  # fmt: skip
+    """What is read where this is found, on a Host to be filled in."""
+    wheel = next((each for each in found if isinstance(each, Artifact) and each.guard is None), None)
+    settings = Settings.resolve("tiny", {}, environ or {})
+    content = {**MANIFEST.content, **({"extensions": [{"cuda": "required"}]} if needs_cuda else {})}
+    values: dict[str, Any] = {
+        "package": "tiny",
+        "version": "1.2.3",
+        "folder": WHEEL.folder,
+        "host": HOST,
+        "manifest": wheel.manifest if wheel else None,
+        "damage": None,
+        "missing": None if wheel else MISSING,
+        "jit": settings.jit,
+        "settings": settings,
+        "sources": Sources(content, Path("/src"), {}) if source else None,
+        "wanted": Wanted("1.2.3", content if source else None),
+        "stores": (STORE,),
+        "entries": tuple(each for each in found if each != wheel),
+    }
+    return Snapshot(**{**values, **changes})
 
 
-def whole(artifact: Artifact) -> None:
-    pass
-
-
-def outcome_of(given: Given, host: Host, request: Request, verify: Callable[[Artifact], None] = whole) -> Selection:
-    return predict(given, host, request, verify)
+def outcome_of(given: Snapshot, host: Host, request: Request) -> Decision:
+    return decide(given._replace(host=host), request)
 
 
 JIT_NEVER, JIT_ALWAYS, CUDA_OFF = {"TINY_JIT": "never"}, {"TINY_JIT": "always"}, {"TINY_CUDA": "off"}
 
 # what a call does: device, host, circumstances, outcome, part of the reason
-CALLS: dict[str, tuple[str, Host, Given, str, str]] = {
+CALLS: dict[str, tuple[str, Host, Snapshot, str, str]] = {
     "a wheel that fits": ("cuda", HOPPER, at(WHEEL), "load", "in the wheel fit"),
     "a GPU that the wheel has no kernels for": ("cuda", BLACKWELL, at(WHEEL), "compile", "capability"),
     "an entry for that GPU": ("cuda", BLACKWELL, at(WHEEL, BLACKWELL_ENTRY), "load", "in the store fit"),
@@ -149,13 +122,13 @@ CALLS: dict[str, tuple[str, Host, Given, str, str]] = {
         f"jit is always (environment variable TINY_JIT); {NEVER}",
     ),
     "a damaged wheel": ("cpu", HOPPER, at(WHEEL, ENTRY, damage=TROUBLE), "fail", "trouble (found: some)"),
-    "a store that is not safe": ("cpu", HOPPER, at(blocked=TROUBLE), "fail", "trouble (found: some)"),
-    "a store that is not safe, and a wheel": ("cpu", HOPPER, at(WHEEL, blocked=TROUBLE), "load", "in the wheel fit"),
+    "a store that is not safe": ("cpu", HOPPER, at(error=TROUBLE), "fail", "trouble (found: some)"),
+    "a store that is not safe, and a wheel": ("cpu", HOPPER, at(WHEEL, error=TROUBLE), "load", "in the wheel fit"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("device", "host", "given", "outcome", "because"), CALLS.values(), ids=CALLS)
-def test_what_a_call_does(device: str, host: Host, given: Given, outcome: str, because: str) -> None:
+def test_what_a_call_does(device: str, host: Host, given: Snapshot, outcome: str, because: str) -> None:
     expected = outcome_of(given, host, Request(device))
 
     assert (expected.request.device, expected.outcome) == (device, outcome)
@@ -166,7 +139,7 @@ def test_what_a_call_does(device: str, host: Host, given: Given, outcome: str, b
 
 
 # what `cache build` does, with the architectures requested
-BUILDS: dict[str, tuple[str, Host, Given, str, str, str]] = {
+BUILDS: dict[str, tuple[str, Host, Snapshot, str, str, str]] = {
     "a wheel that fits": ("cuda", HOPPER, at(WHEEL), "", "load", "in the wheel fit"),
     "a wheel, and no GPU to ask": ("cuda", NO_GPU, at(WHEEL), "", "load", "in the wheel fit"),
     "architectures that the wheel has": ("cuda", BLACKWELL, at(WHEEL), "8.6;9.0", "load", "in the wheel fit"),
@@ -183,32 +156,13 @@ BUILDS: dict[str, tuple[str, Host, Given, str, str, str]] = {
 
 
 @pytest.mark.parametrize(("device", "host", "given", "archs", "outcome", "because"), BUILDS.values(), ids=BUILDS)
-def test_what_a_build_does(device: str, host: Host, given: Given, archs: str, outcome: str, because: str) -> None:
+def test_what_a_build_does(device: str, host: Host, given: Snapshot, archs: str, outcome: str, because: str) -> None:
     targets = arch_choice.parse(archs, "a test") if archs else None
 
-    expected = outcome_of(given, host, Request(device, build=partial(build_ahead.lacking, host, targets)))
+    expected = outcome_of(given, host, Request(device, build=True, archs=targets))
 
     assert (expected.request.device, expected.outcome) == (device, outcome)
     assert because in expected.because
-
-
-@pytest.mark.parametrize(
-    ("fault", "own", "outcome"),
-    [
-        (IncompatibleArtifactError, True, "compile"),  # it is quarantined
-        (IncompatibleArtifactError, False, "fail"),
-        (UnreadableArtifactError, True, "fail"),
-        (UnreadableArtifactError, False, "fail"),
-    ],
-)
-def test_what_comes_of_an_entry_whose_files_are_wrong(fault: type[KernelWheelError], own: bool, outcome: str) -> None:
-    error = fault("trouble", required="none", found="some", remedies=["fix it"])
-
-    def refuse(artifact: Artifact) -> None:
-        raise error
-
-    given = at(ENTRY, store=STORE._replace(own=own))
-    assert outcome_of(given, HOPPER, Request("cuda"), refuse).outcome == outcome
 
 
 def test_what_is_loaded_is_the_first_that_fits() -> None:
@@ -227,16 +181,34 @@ BOTH_ENTRY = ENTRY._replace(
     [
         (at(WHEEL, BOTH_ENTRY), BOTH_ENTRY),  # a process can load only one library of CUDA kernels
         (at(WHEEL, BLACKWELL_ENTRY), WHEEL),
-        (at(WHEEL, blocked=TROUBLE), WHEEL),
+        (at(WHEEL, error=TROUBLE), WHEEL),
     ],
 )
-def test_kernels_for_all_gpus_go_before_those_for_the_one_of_the_call(given: Given, loaded: Artifact) -> None:
+def test_kernels_for_all_gpus_go_before_those_for_the_one_of_the_call(given: Snapshot, loaded: Artifact) -> None:
     assert outcome_of(given, TWO_GPUS, Request("cuda", capability=(9, 0))).artifact == loaded
 
 
-def test_no_further_candidate_is_read_than_the_first_that_fits() -> None:
-    def candidates() -> Iterator[Artifact]:
-        yield WHEEL
-        raise AssertionError("read on")
+def test_entries_are_put_away_if_they_were_passed_over_and_not_for_being_there() -> None:
+    damaged = Damaged(STORE.root / "damaged", IncompatibleArtifactError("", required="", found="", remedies=[]))
 
-    assert select(Request("cpu"), HOPPER, candidates(), at(WHEEL)).artifact == WHEEL
+    assert outcome_of(at(damaged), HOPPER, Request("cpu")) == outcome_of(at(), HOPPER, Request("cpu"))._replace(
+        damaged=(damaged,)
+    )
+    assert outcome_of(at(damaged, ENTRY, damaged), HOPPER, Request("cpu")).damaged == (damaged,)
+    assert outcome_of(at(WHEEL, damaged), HOPPER, Request("cpu")).damaged == ()
+
+
+def test_an_entry_serves_a_list_that_is_not_parsed_if_it_was_made_for_the_same() -> None:
+    same, other = (Request("cuda", build=True, made_for=archs) for archs in ("8.0;9.0", "9.0"))
+
+    assert outcome_of(at(DEFAULT_ENTRY), HOPPER, same).artifact == DEFAULT_ENTRY
+    assert outcome_of(at(DEFAULT_ENTRY), HOPPER, other).outcome == "compile"
+    assert outcome_of(at(DEFAULT_ENTRY), BLACKWELL, same).outcome == "compile", "this process's GPUs count"
+
+
+def test_a_wheel_that_fits_is_decided_on_alone() -> None:
+    unread: dict[str, Any] = {"settings": None, "sources": None, "wanted": ANYTHING, "stores": (), "entries": ()}
+
+    assert decide_on_wheel(at(WHEEL, **unread), Request("cuda")) == decide(at(WHEEL, ENTRY), Request("cuda"))
+    assert decide_on_wheel(at(WHEEL, **unread, jit=""), Request("cuda")) is None
+    assert decide_on_wheel(at(CPU_WHEEL, **unread), Request("cuda")) is None

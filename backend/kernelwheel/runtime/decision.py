@@ -1,0 +1,202 @@
+"""The decision: which Artifact is loaded for a call or found by `cache build`, or that one is compiled, or the error.
+
+This is the only place that decides: pure functions of a Snapshot and a Request. `find` carries a Decision out;
+`doctor` and `cache explain` show it to people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Literal
+
+from . import compatible
+from .artifact import Artifact
+from .compatible import Mismatch, capability_mismatch, check
+from .content import needs_cuda
+from .errors import KernelWheelError, command
+from .no_kernels import always_compiled, incompatible, never_compiled, no_gpu, unusable_artifact
+from .platforms import SUPPORTED
+from .record import Record
+from .snapshot import Damaged, Snapshot
+from .variables import own_variable
+
+if TYPE_CHECKING:
+    from .architectures import ArchList
+
+
+class Request(Record):
+    """A request for kernels."""
+
+    device: str  # `cpu` or `cuda`
+    # the compute capability of the GPU that a call runs on; None for all GPUs of the Host
+    capability: tuple[int, int] | None = None
+    # whether it is explicit, as `cache build` is: not stopped by `never` or `off`, and perhaps for other machines' GPUs
+    build: bool = False
+    # the architectures that a build names, and then the GPUs of this process do not count; None: none
+    archs: ArchList | None = None
+    made_for: str = ""  # the list that a build's entry must have been made for, word for word, beside these GPUs
+
+
+class Decision(Record):
+    """The outcome of a request."""
+
+    request: Request
+    outcome: Literal["load", "compile", "fail"]  # `load` (for a build: nothing to compile), `compile` or `fail`
+    because: str  # why, in one or a few lines
+    artifact: Artifact | None = None  # what is loaded
+    error: KernelWheelError | None = None  # the error to raise if the outcome is `fail`
+    damaged: tuple[Damaged, ...] = ()  # entries that were passed over, to be put away
+    own: tuple[Mismatch, ...] = ()  # what rules out the package's own Artifact, if nothing fits
+
+
+def decide_on_wheel(snapshot: Snapshot, request: Request) -> Decision | None:
+    """What the wheel alone decides, for which nothing else needs to have been read; None: the rest counts too."""
+    if snapshot.damage:
+        return failed(request, snapshot.damage)
+    if request.device == "cuda" and not request.build and not snapshot.host.capabilities:
+        missing = no_gpu(snapshot.host)
+        error = incompatible(snapshot.package, "cuda", [missing, *against_own(snapshot, request)])
+        return Decision(request, "fail", missing.found, error=error)
+    own = snapshot.artifact
+    if own and snapshot.jit not in ("", "always") and not against(snapshot, request._replace(capability=None), own):
+        return _fitting(request, own)
+    return None
+
+
+def decide(snapshot: Snapshot, request: Request) -> Decision:
+    """Load the first candidate that fits, compile, or fail."""
+    if decided := decide_on_wheel(snapshot, request):
+        return decided
+    decision, damaged = None, []
+    for each in snapshot.entries if snapshot.jit in ("", "always") else snapshot.candidates:
+        if isinstance(each, Damaged):
+            damaged.append(each)
+        elif not against(snapshot, request._replace(capability=None), each):
+            decision = _fitting(request, each)
+            break
+        # for the call's GPU alone: one for all GPUs is better, as a process loads one library for CUDA
+        elif decision is None and request.capability and not against(snapshot, request, each):
+            decision = _fitting(request, each)
+    if decision is None:
+        decision = failed(request, snapshot.error) if snapshot.error else _where_none_fits(snapshot, request)
+    return decision._replace(damaged=tuple(damaged))
+
+
+def failed(request: Request, error: KernelWheelError, before: str = "") -> Decision:
+    """A request that ends in an error; `before` is put in front of it, to say what led there."""
+    return Decision(request, "fail", f"{before}{error.problem} (found: {error.found})", error=error)
+
+
+def against(snapshot: Snapshot, request: Request, artifact: Artifact) -> tuple[Mismatch, ...]:
+    """The mismatches that rule an Artifact out for a request; empty if it fits."""
+    manifest, host = artifact.manifest, snapshot.host
+    found = compatible.for_device(check(manifest, host, snapshot.wanted_of(artifact)), request.device)
+    if request.device != "cuda" or not (request.build or request.capability):
+        return found
+    if request.capability or request.archs:
+        # The other visible GPUs may be of a different generation.
+        found = tuple(mismatch for mismatch in found if mismatch.dimension != "capability")
+    if found:
+        return found
+    reason = (
+        _lacking(snapshot, request, artifact)
+        if request.capability is None
+        else capability_mismatch(manifest, request.capability, host.driver)
+    )
+    return (reason,) if reason else ()
+
+
+def against_own(snapshot: Snapshot, request: Request) -> tuple[Mismatch, ...]:
+    """The mismatches that rule out the package's own Artifact, or the one saying that it has none."""
+    if snapshot.artifact is None:
+        return (snapshot.missing,) if snapshot.missing else ()
+    return against(snapshot, request, snapshot.artifact)
+
+
+def verdict(snapshot: Snapshot) -> tuple[Mismatch, ...]:
+    """All mismatches of the wheel's Artifact; if it is missing or damaged, that is the only one."""
+    if damage := snapshot.damage:
+        return (unusable_artifact(damage),)
+    if snapshot.artifact is None:
+        return against_own(snapshot, Request("cpu"))
+    return check(snapshot.artifact.manifest, snapshot.host, snapshot.wanted_of(snapshot.artifact))
+
+
+def own_cpu_kernels(snapshot: Snapshot) -> Artifact | None:
+    """The package's own Artifact, if its CPU kernels are loaded here, and need not be compiled with those for CUDA."""
+    fits = snapshot.jit != "always" and not against_own(snapshot, Request("cpu"))
+    return snapshot.artifact if fits else None
+
+
+def _lacking(snapshot: Snapshot, request: Request, artifact: Artifact) -> Mismatch | None:
+    """What CUDA kernels lack for a build that names architectures, or none.
+
+    Where neither they nor a GPU say what is wanted, a wheel has what its builder intended; a store's entry may have
+    been compiled for a single GPU, unless it has the default list.
+    """
+    from .architectures import Arch
+    from .settings import DEFAULT
+
+    manifest, host, archs = artifact.manifest, snapshot.host, request.archs
+    made = [[tuple(map(Arch.from_string, each)) for each in (lib.sass, lib.ptx)] for lib in manifest.kernels]
+    if host.cuda is not None and manifest.libraries_for("cuda"):
+        if archs and all(archs.covered_by(*each) for each in made):
+            return None
+        chosen = manifest.built_with.get("settings", {}).get("archs", {})
+        if request.made_for and request.made_for == chosen.get("value"):
+            return None
+        by_default = host.capabilities or artifact.guard is None or chosen.get("origin") == str(DEFAULT)
+        if by_default and not archs and not request.made_for:
+            return None
+    named = str(archs) if archs else request.made_for
+    sass, ptx = (", ".join(map(str, sorted({arch for each in made for arch in each[i]}))) or "none" for i in (0, 1))
+    return Mismatch(
+        dimension="archs",
+        required=f"CUDA kernels for {named or 'the default architectures of a wheel, because no GPU is visible'}",
+        found=f"SASS for {sass}; PTX for {ptx}",
+        remedy=command(manifest.package, "cache build" + (f" --archs '{named}'" if named else "")),
+        device="cuda",
+    )
+
+
+def _fitting(request: Request, artifact: Artifact) -> Decision:
+    where = "in the store" if artifact.guard else "in the wheel"
+    return Decision(request, "load", f"the kernels {where} fit", artifact)
+
+
+def _where_none_fits(snapshot: Snapshot, request: Request) -> Decision:
+    own = against_own(snapshot, request)
+    because = "; ".join(f"{m.dimension}: required {m.required}, found {m.found}" for m in own)
+    if snapshot.missing:
+        because = snapshot.missing.found
+    elif not own:
+        assert snapshot.settings
+        origin = str(snapshot.settings.origin("jit"))
+        because, own = f"jit is always ({origin})", (always_compiled(snapshot.package, origin),)
+    if snapshot.host.platform not in SUPPORTED:
+        own = (*own, never := never_compiled(snapshot.host.platform))
+        obstacle, error = never.found, incompatible(snapshot.package, request.device, own)
+    elif obstacle := _obstacle_to_compile(snapshot, request, own):
+        error = incompatible(snapshot.package, request.device, own, obstacle)
+    else:
+        return Decision(request, "compile", because, own=own)
+    return Decision(request, "fail", f"{because}; {obstacle}", error=error, own=own)
+
+
+def _obstacle_to_compile(snapshot: Snapshot, request: Request, own: Iterable[Mismatch]) -> str:
+    """Why nothing can be compiled, as far as that is known without a compiler; empty if nothing prevents it."""
+    settings, content = snapshot.settings, snapshot.wanted.content
+    assert settings
+    if request.device == "cuda" and not request.build and settings.cuda == "off":
+        return f"cuda is off ({settings.origin('cuda')})"
+    if snapshot.jit == "never" and not request.build:
+        return f"jit is never ({settings.origin('jit')})"
+    if not snapshot.sources or not content:
+        return "no sources are installed to compile from"
+    targeted = settings.cuda == "on" or settings.archs  # if not, kernels are for the GPUs of this process alone
+    if request.device == "cpu" and not request.build and needs_cuda(content) and not targeted:
+        variable = own_variable(snapshot.package, "cuda")
+        return f"without a GPU, it is compiled only on request: {variable}=on, for TORCH_CUDA_ARCH_LIST or all GPUs"
+    if snapshot.jit != "always" and not all(mismatch.compile_cures for mismatch in own):
+        return "compiling would not fix that"
+    return ""

@@ -1,0 +1,217 @@
+"""The Snapshot: what a decision depends on, as it was read; and the installed package, which reads it.
+
+There are two depths. The wheel alone is all that a call reads if the wheel's own Artifact fits. The rest (settings,
+sources, the entries of the stores) is read only if it does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from . import manifest as manifests
+from . import variables
+from .artifact import Artifact
+from .compatible import ANYTHING, Mismatch, Wanted
+from .errors import IncompatibleArtifactError, KernelWheelError, UnreadableArtifactError
+from .files import json_sha256
+from .host import Host
+from .manifest import Manifest
+from .no_kernels import changed_sources
+from .platforms import can_compile
+from .record import Record, remembered
+
+if TYPE_CHECKING:  # at import, load only what a fitting wheel needs
+    from .content import Content
+    from .settings import Settings
+    from .sources import Sources
+    from .store import Store
+
+
+class Damaged(Record):
+    """An entry in the user's own store whose manifest is damaged."""
+
+    folder: Path
+    error: IncompatibleArtifactError
+
+
+class Snapshot(Record):
+    """What a decision depends on. Nothing here touches a disk."""
+
+    package: str
+    version: str
+    folder: Path  # of the package's own Artifact
+    host: Host  # with its CPU, if a manifest here asks for some of its features
+    manifest: Manifest | None  # that of the wheel; None if there is none, or it is damaged
+    damage: IncompatibleArtifactError | None  # what is wrong with the wheel's Artifact
+    missing: Mismatch | None  # what stands for the mismatches of a wheel, if there is none
+    # the option `jit`; empty if that takes the settings, and these are not read or not right
+    jit: str
+    # From here on, what is not read for the wheel alone.
+    settings: Settings | None = None
+    sources: Sources | None = None  # what can be compiled from; None if there is nothing
+    wanted: Wanted = ANYTHING  # what entries are checked against
+    stores: tuple[Store, ...] = ()
+    entries: tuple[Artifact | Damaged, ...] = ()  # of all stores, in search order
+    error: KernelWheelError | None = None  # what ended the reading: wrong settings, a store that cannot be used
+
+    @property
+    def artifact(self) -> Artifact | None:
+        """The wheel's Artifact."""
+        return Artifact(self.folder, self.manifest) if self.manifest is not None else None
+
+    @property
+    def candidates(self) -> tuple[Artifact | Damaged, ...]:
+        """The Artifacts in the order to try them: the wheel's, then those in the stores."""
+        return (*([self.artifact] if self.artifact else []), *self.entries)
+
+    def wanted_of(self, artifact: Artifact) -> Wanted:
+        """What an Artifact is checked against. The wheel's own was installed to be used, whatever options are set."""
+        return self.wanted if artifact.guard else Wanted(self.version)
+
+    def store_of(self, folder: Path) -> Store:
+        """The store that an entry is in."""
+        return next(each for each in self.stores if each.root == folder.parent)
+
+
+class InstalledPackage:
+    """An installed package, as it is read. It remembers what counts as it was at first use: settings and sources."""
+
+    def __init__(self, package: str, version: str, folder: Path, environ: Mapping[str, str]) -> None:
+        self.package = package
+        self.version = version
+        self.folder = folder
+        self.manifest: Manifest | None = None
+        self.in_use = False  # whether its kernels are loaded in this process
+        self.environ = environ
+        self.damage: IncompatibleArtifactError | None = None  # what is wrong with the wheel's Artifact
+        self._read()
+
+    def _read(self) -> None:
+        """Read the wheel's manifest."""
+        try:
+            self.manifest = manifests.read(self.folder, self.package)
+        except IncompatibleArtifactError as error:
+            self.damage = error
+
+    def read_again(self) -> InstalledPackage:
+        """The same; read anew if its manifest could not be: too many files were open, or a network disk was away."""
+        if isinstance(self.damage, UnreadableArtifactError):
+            return InstalledPackage(self.package, self.version, self.folder, self.environ)
+        return self
+
+    def read_wheel(self, host: Host) -> Snapshot:
+        """The wheel alone."""
+        manifest = self.manifest
+        return Snapshot(
+            self.package,
+            self.version,
+            self.folder,
+            host.asked_for(manifest.cpu) if manifest else host,
+            manifest,
+            self.damage,
+            None if manifest or self.damage else self.no_artifact(),
+            self._jit_of_wheel(),
+        )
+
+    def read(self, host: Host) -> Snapshot:
+        """All of it, as far as it can be read."""
+        read = self.read_wheel(host)
+        stores: list[Store] = []
+        entries: list[Artifact | Damaged] = []
+        try:
+            wanted = self.wanted
+            read = read._replace(
+                settings=self.settings, sources=self.source, wanted=wanted, jit=read.jit or self.settings.jit
+            )
+            for store in self.stores():
+                stores.append(store)
+                entries.extend(store.entries(partial(_take_damaged, store, entries)))
+        except KernelWheelError as error:
+            read = read._replace(error=error)
+        features = [name for each in entries if isinstance(each, Artifact) for name in each.manifest.cpu]
+        return read._replace(stores=tuple(stores), entries=tuple(entries), host=read.host.asked_for(features))
+
+    def _jit_of_wheel(self) -> str:
+        """The option `jit`; for a wheel with the default, without the cost and errors of the others."""
+        jit = variables.get_variable(self.environ, variables.own_variable(self.package, "jit")).lower()
+        if self.manifest is None or jit in ("", "auto"):
+            return "auto" if self.manifest else ""
+        try:
+            return self.settings.jit
+        except KernelWheelError:
+            return ""
+
+    @remembered
+    def settings(self) -> Settings:
+        """The effective settings of this process."""
+        from . import settings
+
+        if self.manifest is not None:  # not from `source`, which takes longer to find than an entry of a store
+            texts = settings.recorded(self.manifest.built_with["settings"])
+        else:
+            texts = self.source.options if self.source else {}
+        return settings.Settings.resolve(self.package, texts, self.environ)
+
+    @remembered
+    def source(self) -> Sources | None:
+        """The sources to compile from: next to the Artifact in a wheel, or in the checkout; None if there are none."""
+        from .sources import find_sources
+
+        return find_sources(self.package, self.version, self.folder, self.manifest)
+
+    @property
+    def content(self) -> Content | None:
+        """What is compiled, with the options of the package's own table; None if nothing says."""
+        return self.manifest.content if self.manifest else self.source.content if self.source else None
+
+    @property
+    def wanted(self) -> Wanted:
+        """What an entry of a store is checked against: what would be compiled now.
+
+        Of a wheel's sources, or of a checkout's as they were when first read, with the options of this process.
+        """
+        content = self.content
+        return Wanted(self.version, {**content, "options": self.settings.content(cuda=True)} if content else None)
+
+    def read_sources_again(self) -> None:
+        """Accept sources of a checkout that were edited since they were first read; the compiler checks a wheel's."""
+        from .sources import find_sources
+
+        before = self.source
+        if self.manifest is not None or before is None:
+            return
+        now = find_sources(self.package, self.version, self.folder, None)
+        if now and self.in_use:
+            old, new = (json_sha256(each.content["sources"]) for each in (before, now))
+            if new != old:
+                raise changed_sources(self.package, self.folder, old, new, editable=True)
+        self.source = now
+
+    def stores(self) -> Iterator[Store]:
+        """The stores in search order; the last one is the user's own. None where no kernels are compiled."""
+        from . import places
+
+        return places.stores(self.settings, self.package, self.version) if can_compile() else iter(())
+
+    def own_store(self) -> Store:
+        """The user's own store."""
+        *_, store = self.stores()
+        return store
+
+    def no_artifact(self) -> Mismatch:
+        """The mismatch of a package that was installed without an Artifact."""
+        found = "no kernels are installed with the package, as in an editable install"
+        remedy = f"install a wheel of {self.package} (pip install . in the checkout builds one)"
+        return Mismatch("artifact", f"compiled kernels in {self.folder}", found, remedy)
+
+
+def _take_damaged(
+    store: Store, entries: list[Artifact | Damaged], folder: Path, error: IncompatibleArtifactError
+) -> None:
+    """Note a damaged entry; one that nobody can put away ends the reading."""
+    if not store.own:
+        raise store.damaged_for_good(folder, error) from error
+    entries.append(Damaged(folder, error))
