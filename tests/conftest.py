@@ -106,16 +106,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def once_group(item: pytest.Item) -> str | None:
-    """The group that is claimed with a test; None if the test depends on its environment's torch.
-
-    A module's mark does not apply to tests of what was built for this torch; a mark of their own does.
-    """
+    """The group that is claimed with a test, by default its module; None if each run is to have it."""
+    fixtures, call = set(getattr(item, "fixturenames", ())), getattr(item, "callspec", None)
+    if item.get_closest_marker("needs_torch") or (call and call.params.get("device") == "cuda"):
+        return None
     once = item.get_closest_marker("once")
-    if once is None or item.get_closest_marker("needs_torch"):
+    if once is None and (item.get_closest_marker("both") or BUILT_FOR_TORCH & fixtures):
         return None
-    if once not in item.own_markers and BUILT_FOR_TORCH.intersection(getattr(item, "fixturenames", ())):
-        return None
-    return str(once.args[0]) if once.args else item.nodeid.partition("::")[0].rpartition("/")[2]
+    return str(once.args[0]) if once and once.args else item.nodeid.partition("::")[0].rpartition("/")[2]
 
 
 @cache

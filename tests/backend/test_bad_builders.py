@@ -28,8 +28,6 @@ from packaging.requirements import Requirement
 from processes import Done, after_mounting, clean_environment, processes_of, run
 from standins import hide_packages, make_cxx, make_program, settings_with
 
-pytestmark = pytest.mark.once
-
 Checkout = Callable[[], Path]
 
 

@@ -25,8 +25,6 @@ from kernelwheel.compiler.cmake_driver import CMAKE_VERSION, NINJA_VERSION
 from kernelwheel.runtime import manifest as manifests
 from standins import NOWHERE, make_program, make_torch
 
-pytestmark = pytest.mark.once
-
 Checkout = Callable[[], Path]
 
 

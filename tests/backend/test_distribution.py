@@ -12,7 +12,7 @@ from folders import REPOSITORY
 from kernelwheel.project.package import read_toml
 from packaging.requirements import Requirement
 
-pytestmark = [pytest.mark.slow, pytest.mark.once]
+pytestmark = [pytest.mark.slow]
 
 
 def test_its_wheel_is_pure_and_holds_every_module_and_the_recipe(distribution: Path) -> None:

@@ -20,7 +20,7 @@ ENDS = {end: os.environ.get(f"SPLAT_TEST_{end.upper()}", "") for end in ("oldest
 CMAKE_OF = {"oldest": "3.24.0", "newest": "4."}
 TORCH_OF = {"oldest": "2.10.0", "newest": "2.15.0"}
 STANDARD_OF = {"oldest": "-std=c++17", "newest": "-std=c++20"}
-pytestmark = [pytest.mark.slow, pytest.mark.once]
+pytestmark = [pytest.mark.slow]
 # What ATen/ATen.h says, which takes a minute to compile.
 KERNEL = f"""#include <torch/headeronly/macros/Macros.h>
 static_assert(__cplusplus >= 202002L, "C++20 or later compatible compiler is required to use ATen.");

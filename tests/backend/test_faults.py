@@ -14,8 +14,6 @@ import pytest
 from editables import REQUIRE, Editable
 from kernelwheel.store.publishing import intact_entry
 
-pytestmark = pytest.mark.once
-
 # The first try meets the fault, the second one comes when it is over.
 TWICE = """
 import os, tiny

@@ -19,8 +19,6 @@ from kernelwheel.store.publishing import intact_entry
 from patched_compiler import patched_compiler
 from samples import rewrite_manifest
 
-pytestmark = pytest.mark.once
-
 LOADED = 'print(tiny.KERNELS.info()["loaded"])'
 
 

@@ -27,8 +27,6 @@ from kernelwheel.project.source_files import source_digests
 from offline import as_simple_index, make_index, make_wheel
 from processes import Done, RunPython, run
 
-pytestmark = pytest.mark.once
-
 Checkout = Callable[[], Path]
 # One architecture: it decides the Plan where torch has CUDA, and nothing elsewhere.
 ARCHS = {"TORCH_CUDA_ARCH_LIST": "9.0"}
@@ -222,7 +220,6 @@ tiny = {{ path = "{way.checkout}" }}
 VISIBLE = 'extern "C" __attribute__((visibility("default")))'
 
 
-@pytest.mark.once
 @pytest.mark.minutes
 @pytest.mark.parametrize("installer", ["pip, strict", "uv, lenient"])
 def test_an_editable_install_compiles_what_is_in_the_checkout(
@@ -264,7 +261,6 @@ def as_another() -> tuple[str, ...]:
     return command
 
 
-@pytest.mark.once
 def test_a_user_who_is_not_root_builds_in_a_read_only_checkout(way: Way, reference: Wheel) -> None:
     run(["chmod", "-R", "a-w", way.checkout], cwd=way.out)
     attempt = way.run(*as_another(), "touch", way.checkout / "new", check=False)
@@ -280,7 +276,6 @@ def test_a_user_who_is_not_root_builds_in_a_read_only_checkout(way: Way, referen
 # What a front end may count on before anything is built
 
 
-@pytest.mark.once
 def test_the_sdist_of_splat_holds_all_that_a_build_needs(tmp_path: Path, run_python: RunPython) -> None:
     copied = tmp_path / "splat"
     copied.mkdir()

@@ -18,8 +18,6 @@ from packaging.requirements import Requirement
 from processes import RunPython
 from standins import make_program, make_torch
 
-pytestmark = pytest.mark.once
-
 Checkout = Callable[[], Path]
 HOOK = """
 import sys

@@ -24,7 +24,7 @@ from processes import Done, RunPython, run
 from samples import bind_modules, flip, rewrite_manifest
 from scikit_build_core.cmake import CMake
 
-pytestmark = [pytest.mark.once, pytest.mark.slow]
+pytestmark = [pytest.mark.slow]
 
 Checkout = Callable[..., Path]
 PYTHON = f"cp{sys.version_info.major}{sys.version_info.minor}"

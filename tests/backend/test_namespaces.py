@@ -16,8 +16,6 @@ from kernelwheel.project.package import read_project
 from kernelwheel.runtime.errors import SettingsError
 from processes import Done, run
 
-pytestmark = pytest.mark.once
-
 BACKEND = REPOSITORY / "backend"
 ANSWERS = {"ops": 1, "mesh": 2}
 EDITABLE = "import sys\nfrom kernelwheel import hooks\nhooks.build_editable(sys.argv[1])"

@@ -23,7 +23,7 @@ from kernelwheel.project.package import PackageFacts
 from processes import Done, RunPython, run
 from samples import bind_modules, rewrite_manifest
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.both]
 
 BACKEND = REPOSITORY / "backend"
 PYTHON = f"cp{sys.version_info.major}{sys.version_info.minor}"

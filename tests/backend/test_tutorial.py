@@ -18,8 +18,6 @@ from kernelwheel.version import VERSION
 from offline import Index, make_index, make_wheel, served
 from processes import run
 
-pytestmark = pytest.mark.once
-
 PACKAGING, USAGE, PUBLISH = (
     (REPOSITORY / f"docs/{name}.md").read_text(encoding="utf-8") for name in ("packaging", "usage", "publish")
 )

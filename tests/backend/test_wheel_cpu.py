@@ -25,7 +25,6 @@ from samples import rewrite_manifest
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.once,
     pytest.mark.skipif(platform.machine() != "x86_64", reason="the flags are those of x86-64"),
 ]
 

@@ -11,7 +11,7 @@ from folders import REPOSITORY
 
 BENCH = REPOSITORY / "ci" / "bench"
 
-pytestmark = [pytest.mark.slow, pytest.mark.once]
+pytestmark = [pytest.mark.slow]
 
 
 def results(file: Path, machine: str, seconds: str) -> Path:

@@ -19,7 +19,7 @@ from gpu_rows import Rows, read_rows
 
 import splat
 
-pytestmark = [pytest.mark.slow, pytest.mark.once]
+pytestmark = [pytest.mark.slow]
 SCENE = "tiny"
 
 

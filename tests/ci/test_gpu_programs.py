@@ -14,8 +14,6 @@ from gpu_names import short_name
 from gpu_pack import Refused
 from gpu_rows import SKIPPED, Rows, read_rows
 
-pytestmark = pytest.mark.once
-
 
 def program(file: Path, script: str) -> str:
     file.write_text(f"#!/bin/sh\n{script}\n")

@@ -13,8 +13,6 @@ import pytest
 from folders import REPOSITORY
 from gpu import Step, run_step
 
-pytestmark = pytest.mark.once
-
 
 def gpu(*arguments: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "PYTHON": sys.executable, **env}

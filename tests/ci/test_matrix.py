@@ -16,7 +16,6 @@ import pytest
 from matrix_environment import Workplace, offered_torches, pythons_at_hand, try_pair
 from matrix_rows import Pair, Row, compare, ends, newest_patches, pairs_of
 
-pytestmark = pytest.mark.once
 HOST_PLATFORM = platform.python_version()
 GOOD = Row("3.10.13", "2.10.0", "12.8", "passed", image="a", gradients={"means": "b", "quats": "c"})
 

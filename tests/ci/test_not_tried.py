@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
 from not_tried import MOST_LINES, lines
-
-pytestmark = pytest.mark.once
 
 
 def test_what_ran_in_one_environment_was_tried() -> None:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from folders import REPOSITORY
-
-pytestmark = pytest.mark.once
 
 # Folders of torch and of CUDA, of which pages name files too.
 OTHERS = ("torch/", "crt/")

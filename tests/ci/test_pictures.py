@@ -29,7 +29,6 @@ def test_the_pages_show_pictures_that_are_there_and_all_of_them() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.once
 @pytest.mark.every_program
 @pytest.mark.parametrize("name", ["demo.jpg", pytest.param("viewer.jpg", marks=pytest.mark.minutes), "doctor.svg"])
 def test_they_are_made_anew(tmp_path: Path, name: str) -> None:

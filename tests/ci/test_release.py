@@ -9,8 +9,6 @@ from types import ModuleType
 
 import pytest
 
-pytestmark = pytest.mark.once
-
 CHANGES = "# Changelog\n\n## {}\n\n- Something.\n"
 
 

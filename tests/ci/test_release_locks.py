@@ -151,7 +151,6 @@ chmod +x "$3/bin/pip"
 
 
 @pytest.mark.slow
-@pytest.mark.once
 def test_an_environment_has_what_its_lock_lists_by_its_digest(index: Path, tmp_path: Path) -> None:
     (tmp_path / "ci" / "locks").mkdir(parents=True)
     shutil.copy2(REPOSITORY / "ci" / "lib.sh", tmp_path / "ci")
@@ -217,7 +216,6 @@ def project(tmp_path: Path) -> Project:
 
 
 @pytest.mark.slow
-@pytest.mark.once
 def test_the_isolated_build_gets_what_the_lock_lists_by_its_digest(
     release: ModuleType, index: Path, project: Project
 ) -> None:
@@ -232,7 +230,6 @@ def test_the_isolated_build_gets_what_the_lock_lists_by_its_digest(
 
 
 @pytest.mark.slow
-@pytest.mark.once
 def test_the_isolated_build_gets_nothing_that_the_lock_does_not_list(
     release: ModuleType, index: Path, project: Project
 ) -> None:
@@ -245,7 +242,6 @@ def test_the_isolated_build_gets_nothing_that_the_lock_does_not_list(
 
 
 @pytest.mark.slow
-@pytest.mark.once
 def test_the_isolated_build_runs_no_backend_of_an_sdist(
     release: ModuleType, index: Path, project: Project, tmp_path: Path
 ) -> None:

@@ -17,8 +17,6 @@ import pytest
 from folders import REPOSITORY
 from ruamel.yaml import YAML  # check-jsonschema brings it
 
-pytestmark = pytest.mark.once
-
 FILE = REPOSITORY / ".github" / "workflows" / "release.yml"
 WORKFLOW: dict[str, Any] = YAML(typ="safe").load(FILE.read_text(encoding="utf-8"))
 JOBS: dict[str, dict[str, Any]] = WORKFLOW["jobs"]

@@ -95,7 +95,6 @@ def splat(words: Sequence[str], cwd: Path, unbuffered: bool = False, **streams: 
     return warm_python.run(["-m", "splat", *words], cwd=cwd, env=environ, check=False, **streams)
 
 
-@pytest.mark.once
 @pytest.mark.parametrize(("words", "unbuffered"), STREAMS, ids=str)
 def test_a_broken_pipe_ends_it_without_a_word(
     tmp_path: Path, request: pytest.FixtureRequest, words: list[str], unbuffered: bool
@@ -111,7 +110,6 @@ def test_a_broken_pipe_ends_it_without_a_word(
     assert done.stderr == ""
 
 
-@pytest.mark.once
 @pytest.mark.parametrize(("words", "unbuffered"), WAYS_OF_PRINTING, ids=str)
 def test_output_that_cannot_be_written_is_one_line(
     tmp_path: Path, request: pytest.FixtureRequest, words: list[str], unbuffered: bool
@@ -123,7 +121,6 @@ def test_output_that_cannot_be_written_is_one_line(
     assert done.stderr == "splat: standard output cannot be written to: [Errno 28] No space left on device\n"
 
 
-@pytest.mark.once
 def test_output_that_is_closed_is_one_line(tmp_path: Path) -> None:
     for words in ("--version", "cache path"):
         script = f'"{sys.executable}" -m splat {words} >&-'
@@ -131,7 +128,6 @@ def test_output_that_is_closed_is_one_line(tmp_path: Path) -> None:
         assert (done.returncode, done.stderr) == (1, "splat: standard output cannot be written to: it is closed\n")
 
 
-@pytest.mark.once
 def test_errors_that_cannot_be_written_leave_the_status(tmp_path: Path) -> None:
     missing = ["render", "none.ply", "-o", "out.png"]
     with Path("/dev/full").open("w") as full:
@@ -172,7 +168,6 @@ def limited(tmp_path: Path, megabytes: float, *words: str) -> Done:
     return done
 
 
-@pytest.mark.once
 def test_pictures_too_large_for_the_memory(tmp_path: Path) -> None:
     done = limited(tmp_path, 1000, "render", "-o", "out.png", "--size", "16384x16384", "--device", "cpu")
     assert done.returncode == 1
@@ -184,7 +179,6 @@ def test_pictures_too_large_for_the_memory(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.once
 def test_scenes_too_large_for_the_memory(tmp_path: Path) -> None:
     path = tmp_path / "large.ply"
     count = 2**28
@@ -200,7 +194,6 @@ def test_scenes_too_large_for_the_memory(tmp_path: Path) -> None:
         )
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("words", [["info", "large.splat"], ["convert", "large.splat", "out.ply"]], ids=" ".join)
 def test_splat_files_too_large_for_the_memory(tmp_path: Path, words: list[str]) -> None:
     with (tmp_path / "large.splat").open("wb") as file:
@@ -214,7 +207,6 @@ def test_splat_files_too_large_for_the_memory(tmp_path: Path, words: list[str]) 
     assert [path.name for path in tmp_path.iterdir()] == ["large.splat"]
 
 
-@pytest.mark.once
 def test_fits_too_large_for_the_memory(tmp_path: Path) -> None:
     done = limited(tmp_path, 1000, "fit", "-o", "out.ply", "--gaussians", "2000000000", "--device", "cpu")
     assert done.returncode == 1
@@ -226,7 +218,6 @@ def test_fits_too_large_for_the_memory(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("megabytes", [10, 60, 150])
 def test_wherever_memory_ends_there_is_no_traceback(tmp_path: Path, megabytes: int) -> None:
     (tmp_path / "scene.ply").write_bytes(ply(columns(20_000)))
@@ -260,7 +251,6 @@ except (NotEnoughMemory, ImportError) as error:
 """
 
 
-@pytest.mark.once
 def test_a_module_that_memory_ended_in_may_lack_a_name(tmp_path: Path) -> None:
     limited, whole = (warm_python.run_python(UNIMPORTED, word, cwd=tmp_path).stdout for word in ("limited", ""))
     assert limited == "this needs more memory than there is; choose less\n"
@@ -313,7 +303,6 @@ def interrupted_fit(tmp_path: Path, at: int, again: str = "") -> Done:
     return warm_python.run_python(INTERRUPTING, str(at), again, *words, cwd=tmp_path, check=False)
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("at", [1, 20, 50])
 def test_an_interrupted_fit_keeps_what_it_has(tmp_path: Path, at: int) -> None:
     done = interrupted_fit(tmp_path, at)
@@ -329,7 +318,6 @@ def test_an_interrupted_fit_keeps_what_it_has(tmp_path: Path, at: int) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.cameras.json", "out.ply"]
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("again", ["in the step", "while it writes"])
 @pytest.mark.parametrize("before", [None, b"what was there"])
 def test_a_second_interrupt_leaves_no_half_file(tmp_path: Path, again: str, before: bytes | None) -> None:
@@ -387,7 +375,6 @@ def test_ctrl_c_in_a_terminal(tmp_path: Path) -> None:
     assert len(read_ply(tmp_path / "out.ply")) > 0
 
 
-@pytest.mark.once
 def test_ctrl_c_in_a_terminal_while_a_video_is_made(tmp_path: Path) -> None:
     pytest.importorskip("av")
     words = ["render", "--path", "orbit", "--seconds", "600", "--size", "64x48", "-o", "out.mp4"]
@@ -398,7 +385,6 @@ def test_ctrl_c_in_a_terminal_while_a_video_is_made(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("words", [["render", "-o", "out.png"], ["doctor"], ["cache", "path"], SMALL_FIT], ids=" ".join)
 def test_other_commands_end_without_a_word_of_python_s(tmp_path: Path, words: list[str]) -> None:
     # At the first thing that the command does.

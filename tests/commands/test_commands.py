@@ -11,6 +11,8 @@ import torch
 from command_runs import run
 from kernelwheel.__main__ import main
 
+pytestmark = pytest.mark.both
+
 
 def test_doctor_is_one_page_about_this_machine(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = run(capsys, "doctor")

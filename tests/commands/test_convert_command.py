@@ -17,8 +17,6 @@ from splat.scene.camera import orbit
 from splat.scene.formats import read_scene, write_scene
 from splat.scene.gaussians import Gaussians
 
-pytestmark = pytest.mark.once
-
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:

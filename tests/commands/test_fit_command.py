@@ -23,8 +23,6 @@ from splat.scene.gaussians import Gaussians
 from splat.scene.ply import read_ply
 from splat.scene.ply_writer import write_ply
 
-pytestmark = pytest.mark.once
-
 
 def scene_file(path: Path, views: int = 9, changes: dict[str, Any] | None = None) -> Path:
     """An .npz file with pictures, 48 x 36, of a few large Gaussians, from all around."""

@@ -17,8 +17,6 @@ from splat.scene.formats import WRITERS, losses_of, write_scene
 from splat.scene.gaussians import SH_C0
 from splat.scene.summary import BARS, PANEL, histogram_bars
 
-pytestmark = pytest.mark.once
-
 
 def test_the_report_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     scene = some_scene(101, degree=2)

@@ -11,8 +11,6 @@ from PIL import Image
 from splat.photos.named_picture import find_picture, read_small
 from splat.scene.gaussians import SceneError
 
-pytestmark = pytest.mark.once
-
 
 def test_pictures_are_found_by_name_and_only_in_the_folder(tmp_path: Path) -> None:
     folder = tmp_path / "images"

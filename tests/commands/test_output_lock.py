@@ -17,8 +17,6 @@ from fit_runs import run
 from splat.commands import fit_command, output_lock
 from splat.commands.output_lock import locked
 
-pytestmark = pytest.mark.once
-
 
 @contextlib.contextmanager
 def holder(path: Path) -> Iterator[int]:

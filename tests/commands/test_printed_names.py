@@ -23,8 +23,6 @@ from splat.commands.progress_bar import progress_bar
 from splat.scene.formats import write_scene
 from splat.scene.names import one_line
 
-pytestmark = pytest.mark.once
-
 # Turns the terminal red and its title into another, begins a line of its own, goes back in the line, turns letters
 # round, ends a C1 sequence, and is no UTF-8.
 HOSTILE = "\x1b[31m\x1b]0;x\x07\nsplat: all is well\r\b\u202etxt\u2066\x9b\u2028\udc80"

@@ -29,8 +29,6 @@ from splat.scene.camera_list import cameras_path, write_cameras
 from splat.scene.camera_path import CameraPath, write_path
 from splat.scene.formats import read_scene, write_scene
 
-pytestmark = pytest.mark.once
-
 
 @pytest.fixture
 def scene(tmp_path: Path) -> Path:

@@ -20,7 +20,6 @@ from splat import as_gsplat
 from splat.compat import at_start, overlay
 from splat.compat.cpu_device import OnTheCpu
 
-pytestmark = pytest.mark.once
 GSPLAT_14 = os.environ.get("SPLAT_TEST_GSPLAT14", "")
 NEEDS_GSPLAT = pytest.mark.skipif(find_spec("gsplat") is None, reason="gsplat is not here; ci/test installs it")
 NEEDS_GSPLAT_14 = pytest.mark.skipif(

@@ -14,8 +14,6 @@ from torch import Tensor
 import splat
 from splat.compat import gsplat01, overlay
 
-pytestmark = pytest.mark.once
-
 WIDTH, HEIGHT, BLOCK = 50, 37, 12
 LEAVES = ("means", "scales", "quats", "opacities", "colors")
 

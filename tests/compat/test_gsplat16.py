@@ -20,8 +20,6 @@ from splat.ops.lens_arguments import check_lens_cameras
 from splat.ops.lens_cameras import camera_rays
 from splat.ops.projection import rotation_matrices
 
-pytestmark = pytest.mark.once
-
 N, WIDTH, HEIGHT = 80, 40, 30
 CAMERAS = ("front", "inside")
 NO_LENS = None, None, None, None, splat.RollingShutterType.GLOBAL, None

@@ -14,8 +14,6 @@ import splat
 from splat.compat.gsplat_helpers import _eval_sh_bases_fast, load_test_data
 from splat.scene.formats import read_scene
 
-pytestmark = pytest.mark.once
-
 exporter = pytest.importorskip("gsplat.exporter", reason="gsplat is what is compared with; ci/test installs it")
 
 ENDINGS = {"ply": ".ply", "splat": ".splat", "ply_compressed": ".compressed.ply"}

@@ -17,8 +17,6 @@ from splat import rasterization
 from splat.compat import gsplat14
 from splat.strategy import MCMCStrategy
 
-pytestmark = pytest.mark.once
-
 strategies = pytest.importorskip(
     "gsplat.strategy", reason="gsplat's strategy is what is shown to work; ci/test installs it"
 )

@@ -9,7 +9,6 @@ import gsplat_programs
 import pytest
 from folders import REPOSITORY
 
-pytestmark = pytest.mark.once
 DOCS = REPOSITORY / "docs" / "gsplat.md"
 
 

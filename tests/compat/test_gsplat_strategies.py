@@ -18,8 +18,6 @@ from splat import rasterization, rasterization_2dgs
 from splat.ops.densification import draw, rotate
 from splat.strategy import DefaultStrategy, MCMCStrategy, Strategy, ops
 
-pytestmark = pytest.mark.once
-
 theirs = pytest.importorskip("gsplat.strategy", reason="gsplat is what is compared with; ci/test installs it")
 their_ops = pytest.importorskip("gsplat.strategy.ops")
 

@@ -12,8 +12,6 @@ import pytest
 from folders import REPOSITORY
 from programs import find_optional
 
-pytestmark = pytest.mark.once
-
 CSRC = REPOSITORY / "csrc"
 SOURCES = sorted(path for path in CSRC.rglob("*") if path.suffix in {".h", ".cuh", ".cpp", ".cu"})
 INSTRUCTION_SETS = sorted((CSRC / "cpu").glob("lanes_*.cpp"))

@@ -23,8 +23,6 @@ from splat.photos.folders import read_capture
 from splat.scene.camera_list import read_taken
 from splat.scene.gaussians import SceneError
 
-pytestmark = pytest.mark.once
-
 ORIGIN = np.array([500_000.25, 4_600_000.5, 300.125])
 
 

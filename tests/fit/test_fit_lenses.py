@@ -33,7 +33,7 @@ from splat.photos.lens_models import LENS_MODELS, Lens, lens_of
 from splat.photos.undistortion import undistorted_lens
 from splat.scene.gaussians import Gaussians, SceneError
 
-pytestmark = [pytest.mark.once, pytest.mark.usefixtures("one_thread")]
+pytestmark = [pytest.mark.usefixtures("one_thread")]
 
 WIDTH, HEIGHT = 48, 36
 LENSES = {

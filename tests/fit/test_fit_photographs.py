@@ -34,7 +34,7 @@ from splat.scene.formats import read_scene
 from splat.scene.gaussians import SceneError
 from splat.scene.npz import read_npz
 
-pytestmark = [pytest.mark.once, pytest.mark.usefixtures("one_thread")]
+pytestmark = [pytest.mark.usefixtures("one_thread")]
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,7 @@ from splat.photos.folders import read_capture
 from splat.scene.camera_list import read_cameras
 from splat.scene.gaussians import SceneError
 
-pytestmark = [pytest.mark.once, pytest.mark.usefixtures("one_thread")]
+pytestmark = [pytest.mark.usefixtures("one_thread")]
 BOTH = ("--appearance", "affine", "--refine-cameras")
 
 

@@ -26,7 +26,7 @@ from splat.fit.training import FitOptions, Trainer
 from splat.fit.views import render
 from splat.scene.formats import read_scene
 
-pytestmark = [pytest.mark.once, pytest.mark.slow]
+pytestmark = [pytest.mark.slow]
 
 SMALL = ("--steps", "41", "--gaussians", "300", "--sh-degree", "1", "--device", "cpu")
 

@@ -22,8 +22,6 @@ from splat.ops.relocation import compute_relocation
 from splat.ops.rendering import rasterization
 from splat.photos.folders import read_capture
 
-pytestmark = pytest.mark.once
-
 
 def table(count: int, size: float = 0.1) -> GaussianTable:
     generator = torch.Generator().manual_seed(1)

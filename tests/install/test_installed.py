@@ -13,6 +13,8 @@ from processes import RunPython
 
 import splat
 
+pytestmark = pytest.mark.both
+
 DEFAULT_SASS = ["7.5", "8.0", "9.0", "10.0", "11.0", "12.0"]
 
 

@@ -19,8 +19,6 @@ from processes import RunPython
 import splat
 from splat._missing_names import MISSING
 
-pytestmark = pytest.mark.once
-
 
 def test_the_package_shows_its_public_names_alone() -> None:
     assert dir(splat) == sorted(splat.__all__)

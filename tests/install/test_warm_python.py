@@ -14,7 +14,7 @@ import processes
 import pytest
 import warm_python
 
-pytestmark = [pytest.mark.once, pytest.mark.slow]
+pytestmark = [pytest.mark.slow]
 
 LOOK = """
 import atexit, json, os, signal, sys

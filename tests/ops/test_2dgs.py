@@ -15,7 +15,6 @@ import splat
 from splat import _kernels
 
 _kernels.require(torch.device("cpu"))
-pytestmark = pytest.mark.once
 
 CASES: dict[str, Arguments] = {
     "plain": {},

@@ -19,7 +19,7 @@ from unscented_cases import moved
 
 import splat
 
-pytestmark = [pytest.mark.once, pytest.mark.slow]
+pytestmark = [pytest.mark.slow]
 
 N, WIDTH, HEIGHT = 120, 33, 21
 VIEWS = ("front", "close", "inside", "beside", "front")

@@ -19,8 +19,6 @@ from splat.ops.lens_arguments import check_lens_cameras
 from splat.ops.lens_cameras import camera_rays
 from splat.ops.projection import rotation_matrices
 
-pytestmark = pytest.mark.once
-
 WIDTH, HEIGHT, COUNT = 40, 30, 60
 LEAVES = ("means", "quats", "scales", "opacities", "colors")
 BACKGROUNDS = torch.tensor([[0.1, 0.5, 0.9], [1.0, 0.0, 0.3]])

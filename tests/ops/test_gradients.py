@@ -21,7 +21,6 @@ from torch import Tensor
 import splat
 
 DEVICES = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
-pytestmark = [pytest.mark.once] if DEVICES == ["cpu"] else []
 
 Tensors = dict[str, Tensor]
 

@@ -27,7 +27,6 @@ DEVICES = ["cpu"]
 if torch.cuda.is_available():
     _kernels.require(torch.device("cuda"))
     DEVICES.append("cuda")
-pytestmark = [pytest.mark.once] if DEVICES == ["cpu"] else []
 
 CAMERAS = {name: number for number, name in enumerate(CAMERA_MODELS)}
 WIDTH, HEIGHT = 57, 41

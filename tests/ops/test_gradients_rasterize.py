@@ -21,7 +21,6 @@ from splat import _kernels
 from splat.ops.rasterize_gradient import rasterize_with_absgrad
 
 _kernels.require(torch.device("cpu"))
-pytestmark = pytest.mark.once
 
 KINDS = ("any", "edges", "clamped", "saturated", "thin", "huge", "beside")
 

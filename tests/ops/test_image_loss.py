@@ -17,7 +17,6 @@ import splat
 from splat import _kernels
 
 _kernels.require(torch.device("cpu"))
-pytestmark = pytest.mark.once
 
 # Smaller than the window and than a register, as a tile and a strip, and just beyond; channels beside each other.
 SHAPES = [(1, 1, 1, 1), (2, 12, 11, 1), (1, 32, 32, 2), (1, 33, 65, 3), (2, 75, 41, 3)]

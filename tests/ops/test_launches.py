@@ -7,7 +7,7 @@ import importlib.util
 import launches
 import pytest
 
-pytestmark = [pytest.mark.slow, pytest.mark.once]
+pytestmark = [pytest.mark.slow]
 
 
 def test_every_operator_of_a_default_call_is_known_by_its_launches() -> None:

@@ -14,8 +14,6 @@ import splat
 from splat import RollingShutterType
 from splat.ops import lens_directions
 
-pytestmark = pytest.mark.once
-
 WIDTH, HEIGHT = 40, 30
 
 

@@ -23,8 +23,6 @@ from splat.photos.pictures import read_resized
 from splat.photos.undistortion import undistort, undistorted_lens
 from splat.scene.gaussians import SceneError
 
-pytestmark = pytest.mark.once
-
 Floats = npt.NDArray[np.float64]
 
 WIDE = 200, 150

@@ -18,8 +18,6 @@ from processes import RunPython
 
 import splat
 
-pytestmark = pytest.mark.once
-
 MANY = 2**31
 TILES = "there must be at most 1073741824 images x columns of tiles x rows of tiles"
 PAIRS = "there must be at most 2147483647 images x Gaussians, .* found "

@@ -21,7 +21,7 @@ from splat.commands.memory import NotEnoughMemory, enough_memory
 from splat.scene.formats import write_scene
 from splat.scene.gaussians import Gaussians
 
-pytestmark = [pytest.mark.once, pytest.mark.slow]
+pytestmark = [pytest.mark.slow]
 
 GB = 1024 * MB
 MOUNTS = {

@@ -212,7 +212,6 @@ def test_torch_finds_the_gradients_well_made(name: str, example: Callable[[], Ar
     library.opcheck(getattr(OPS, name).default, (), requiring_gradients(example()), test_utils=tests)
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize(("name", "example"), DIFFERENTIABLE)
 def test_gradients_compile_into_one_graph(name: str, example: Callable[[], Arguments], dynamic: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from random_calls import described, disagreement
 
-pytestmark = [pytest.mark.once, pytest.mark.usefixtures("one_thread")]
+pytestmark = [pytest.mark.usefixtures("one_thread")]
 
 
 @pytest.mark.parametrize("seed", range(10))

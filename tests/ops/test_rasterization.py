@@ -22,7 +22,6 @@ from splat.scene.camera import orbit
 from splat.scene.ply import read_ply
 
 DEVICES = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
-pytestmark = [pytest.mark.once] if DEVICES == ["cpu"] else []
 
 
 @pytest.fixture(params=DEVICES)

@@ -15,7 +15,6 @@ from splat import _kernels
 from splat.ops.pixels_rays import rasterize_along_rays
 
 _kernels.require(torch.device("cpu"))
-pytestmark = pytest.mark.once
 
 CASES: dict[str, Arguments] = {
     "plain": {},

@@ -20,7 +20,6 @@ from splat import _kernels
 from splat.ops.pixels_rays import rasterize_along_rays
 
 _kernels.require(torch.device("cpu"))
-pytestmark = pytest.mark.once
 
 REFUSED = "splat::[a-z_0-9]+ has no (second )?derivative: detach "
 TENSORS = ("means", "quats", "scales", "opacities", "colors", "viewmats")

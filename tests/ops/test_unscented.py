@@ -19,8 +19,6 @@ from splat.ops.arguments import Sizes
 from splat.ops.lens_arguments import check_lens_cameras
 from splat.ops.lens_cameras import LensCameras, camera_rays
 
-pytestmark = pytest.mark.once
-
 WIDTH, HEIGHT = 64, 48
 ROLLING = [each for each in RollingShutterType if each.name != "GLOBAL"]
 

@@ -13,8 +13,6 @@ from torch import Tensor
 
 import splat
 
-pytestmark = pytest.mark.once
-
 CALLS = public_calls()
 KINDS: dict[str, tuple[Callable[[Tensor], Any], str]] = {
     "a list": (lambda tensor: [1, 2], "torch.Tensor, found list"),

@@ -32,7 +32,7 @@ from splat.scene.gaussians import Gaussians
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Frame, Page
 
-pytestmark = [pytest.mark.slow, pytest.mark.once]
+pytestmark = [pytest.mark.slow]
 
 WIDTH, HEIGHT = 360, 240
 SIZE = f"{WIDTH}x{HEIGHT}"

@@ -23,8 +23,6 @@ from splat.fit.views import Views
 from splat.photos.folders import check_no_capture, read_capture
 from splat.scene.gaussians import SceneError
 
-pytestmark = pytest.mark.once
-
 
 def nerf_folder(folder: Path, splits: dict[str, range]) -> Path:
     """A folder like those of NeRF's synthetic scenes: names without an ending, an angle, and a file for each use."""

@@ -22,9 +22,6 @@ from splat.photos.folders import read_capture
 from splat.photos.name_matching import find_files
 from splat.scene.gaussians import SceneError
 
-pytestmark = pytest.mark.once
-
-
 CLOUD = """\
 ply
 format ascii 1.0

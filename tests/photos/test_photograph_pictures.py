@@ -24,8 +24,6 @@ from splat.photos.folders import read_capture
 from splat.photos.pictures import read_mask, read_resized
 from splat.scene.gaussians import SceneError
 
-pytestmark = pytest.mark.once
-
 COLORS = np.random.default_rng(0).integers(0, 256, (30, 40, 3), np.uint8)
 
 

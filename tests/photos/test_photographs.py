@@ -34,8 +34,6 @@ from splat.photos.folders import read_capture
 from splat.photos.lens_models import Lens
 from splat.scene.gaussians import SceneError
 
-pytestmark = pytest.mark.once
-
 # What pycolmap 4.2.1 wrote of one model.
 WRITTEN = {
     "cameras.bin": "AgAAAAAAAAABAAAAAAAAADAAAAAAAAAAJAAAAAAAAAAAAAAAAABJQAAAAAAAADhAAAAAAAAAMkACAAAAAQAAACQAAAAAAAAA"

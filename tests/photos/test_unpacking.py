@@ -15,8 +15,6 @@ from splat.photos.pictures import check_unpacking, opened_picture, picture_size,
 from splat.photos.unpacking import MOST_SCANS, scan_count
 from splat.scene.gaussians import SceneError
 
-pytestmark = pytest.mark.once
-
 GREY, SHORT, LONG, ASCII = 200, 3, 4, 2
 
 

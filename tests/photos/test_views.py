@@ -24,8 +24,6 @@ from splat.fit.picture_views import read_views
 from splat.fit.views import Views
 from splat.scene.gaussians import SceneError
 
-pytestmark = pytest.mark.once
-
 MEGABYTE = 2**20
 
 

@@ -20,8 +20,6 @@ from splat.scene.camera import orbit
 from splat.scene.camera_file import MAX_BYTES, camera_json, read_camera, write_camera
 from splat.scene.gaussians import SceneError
 
-pytestmark = pytest.mark.once
-
 POSE = {"position": [0, 0, -5], "rotation": [1, 0, 0, 0]}
 
 

@@ -21,8 +21,6 @@ from splat.scene.camera_motion import camera_at, cameras_along, cameras_around
 from splat.scene.camera_path import MOST_KEYFRAMES, CameraPath, read_path, write_path
 from splat.scene.gaussians import SceneError
 
-pytestmark = pytest.mark.once
-
 
 def about_y(degrees: float) -> list[float]:
     half = math.radians(degrees) / 2

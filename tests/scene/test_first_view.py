@@ -22,8 +22,6 @@ from splat.scene.camera_list import cameras_path, find_cameras, read_cameras, up
 from splat.scene.formats import write_scene
 from splat.scene.gaussians import Gaussians, SceneError
 
-pytestmark = pytest.mark.once
-
 
 def render(scene: Path, *options: str) -> npt.NDArray[Any]:
     out = scene.with_name("picture.png")

@@ -39,8 +39,6 @@ from splat.scene.ply import read_ply
 from splat.scene.splat_file import RECORD, decode_splat, encode_splat
 from splat.scene.spz import encode_spz_file, read_spz, write_spz
 
-pytestmark = pytest.mark.once
-
 
 def zstd_missing() -> bool:
     for name in ("compression.zstd", "backports.zstd"):

@@ -25,8 +25,6 @@ from splat.scene.formats import FORMATS, read_scene
 from splat.scene.gaussians import SceneError
 from splat.scene.npz import read_npz
 
-pytestmark = pytest.mark.once
-
 # What reads a file, by the name that the file has.
 SCENES = {suffix: suffix[1:] if suffix.startswith("/") else f"a{suffix}" for suffix in FORMATS}
 READERS: list[tuple[str, Callable[[Path], Any]]] = [

@@ -13,7 +13,7 @@ import photographs
 import processes
 import pytest
 
-pytestmark = [pytest.mark.once, pytest.mark.slow]
+pytestmark = [pytest.mark.slow]
 
 MANY = 30_000_000
 """Bytes of the long files."""

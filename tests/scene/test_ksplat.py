@@ -13,8 +13,6 @@ from splat.scene.file_input import LeftOutWarning
 from splat.scene.formats import FORMATS, read_scene
 from splat.scene.gaussians import SH_C0, Gaussians
 
-pytestmark = pytest.mark.once
-
 
 def scene_of(tmp_path: Path, data: bytes) -> Gaussians:
     (tmp_path / "a.ksplat").write_bytes(data)

@@ -24,8 +24,6 @@ from splat.scene import ply_rows
 from splat.scene.gaussians import SH_C0, Gaussians, SceneError
 from splat.scene.ply import read_ply
 
-pytestmark = pytest.mark.once
-
 NORMALS = ["nx", "ny", "nz"]
 
 

@@ -26,8 +26,6 @@ from splat.scene.file_input import LeftOutWarning
 from splat.scene.formats import FORMATS, losses_of, read_scene, write_scene
 from splat.scene.gaussians import SceneError
 
-pytestmark = pytest.mark.once
-
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
 def test_a_sog_file_by_hand(tmp_path: Path, method: int) -> None:

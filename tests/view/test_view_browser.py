@@ -22,7 +22,7 @@ from splat.scene.formats import write_scene
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-pytestmark = [pytest.mark.slow, pytest.mark.once]
+pytestmark = [pytest.mark.slow]
 
 # Where neither the controls nor a notice lie above the picture.
 FREE = (slice(120, 435), slice(10, 390))

@@ -29,7 +29,7 @@ import msgspec  # noqa: E402
 import websockets.sync.server  # noqa: E402
 import zstandard  # noqa: E402
 
-pytestmark = [pytest.mark.slow, pytest.mark.once]
+pytestmark = [pytest.mark.slow]
 
 SCRIPT = "document.title = 'taken'; window.taken = true"
 

@@ -48,8 +48,6 @@ from splat.view.resolution import (
 )
 from splat.view.scene_choices import BUILT_IN, SceneChoices, find_scenes
 
-pytestmark = pytest.mark.once
-
 # Seconds for all Gaussians, and for all pixels of the page: from a GPU to a CPU that is too slow for the scene.
 MACHINES = [Cost(0.001, 0.002), Cost(0.01, 0.05), Cost(0.02, 0.3), Cost(0.03, 3.0), Cost(0.25, 0.1), Cost(2.0, 1.0)]
 

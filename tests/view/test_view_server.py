@@ -46,8 +46,6 @@ from splat.view.resolution import Detail
 from splat.view.scene_choices import BUILT_IN, SceneChoices
 from splat.view.server import Viewer, ViewError, check_address, open_viewer
 
-pytestmark = pytest.mark.once
-
 
 @pytest.fixture
 def drawn() -> Drawn:

@@ -21,8 +21,6 @@ from splat.view.scene_choices import BUILT_IN, LoadedScene, loaded_scene
 from splat.view.server import Viewer, open_viewer
 from splat.view.upload_gate import LONGEST_PART, MOST_SECONDS, NO_ROOM, PART, UploadGate, UploadRoom
 
-pytestmark = pytest.mark.once
-
 MOST = 3 * 2**20
 
 

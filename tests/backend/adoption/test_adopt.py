@@ -13,8 +13,6 @@ from folders import REPOSITORY
 from kernelwheel.project.package import read_toml
 from processes import run
 
-pytestmark = pytest.mark.once
-
 PAGE = (REPOSITORY / "docs/packaging.md").read_text().partition("\n## An existing extension\n")[2]
 TABLES, CMAKE = ("nearest", "sums", "blur"), ("tiny", "classic")
 # A file's path in backticks on a line of its own, then a code block.

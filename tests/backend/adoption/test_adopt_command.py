@@ -20,7 +20,6 @@ from kernelwheel.runtime.errors import SettingsError
 from packaging.requirements import Requirement
 from setup_projects import BUILD_SYSTEM, IMPORTS, MODULE, adopt, lay_out
 
-pytestmark = pytest.mark.once
 slow = pytest.mark.slow
 
 SSIM = {

@@ -12,7 +12,7 @@ from kernelwheel.project.package import read_toml
 from processes import run
 from setup_projects import BUILD_SYSTEM, IMPORTS, MODULE, PLACE, adopt, lay_out
 
-pytestmark = [pytest.mark.once, pytest.mark.slow]
+pytestmark = [pytest.mark.slow]
 
 # Of the project and its version, it makes a file; its extensions come from a function. As OpenPCDet's.
 MAKER = """

@@ -8,8 +8,6 @@ from collections.abc import Mapping
 import pytest
 from kernelwheel.adoption.setup_edit import without_extensions
 
-pytestmark = pytest.mark.once
-
 TORCH = "from torch.utils.cpp_extension import BuildExtension, CUDAExtension\n"
 LEFT = "from torch.utils.cpp_extension import BuildExtension\n"
 VALUE = "[CUDAExtension('a._C', ['a.cu'])]"

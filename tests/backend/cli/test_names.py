@@ -9,8 +9,6 @@ from kernelwheel.__main__ import main
 from kernelwheel.cli.installation import package_of
 from kernelwheel.compiler.toolchain.programs import without_effect
 
-pytestmark = pytest.mark.once
-
 RECORDS = {
     "SAM_2-1.0": ["sam2/__init__.py,,", "sam2/_native/src/_native/manifest.json.txt,,", "sam2/_native/manifest.json,,"],
     "acme.ops-2.0": ["acme/ops/_native/manifest.json,sha256=x,9"],

@@ -18,8 +18,6 @@ from patched_compiler import patched_compiler
 from processes import RunPython
 from samples import flip, rewrite_manifest
 
-pytestmark = pytest.mark.once
-
 # What it predicts for CPU kernels, then what happens; a compile ends as soon as it starts.
 ASK = """
 import json, os, sys

@@ -16,8 +16,6 @@ from kernelwheel.project import arch_choice
 from kernelwheel.runtime.errors import BuildError, SettingsError
 from standins import GPU_CODES, make_clang, make_cuda12_parts, make_program, make_toolkit, make_torch, settings_with
 
-pytestmark = pytest.mark.once
-
 OPERATORS = NvccLimits(any_major=True)
 OLD_DRIVERS = NvccLimits(any_major=True, oldest=(12, 0))
 CUDA_13 = "13.0"

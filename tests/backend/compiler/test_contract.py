@@ -14,8 +14,6 @@ from kernelwheel.runtime.content import without_cuda
 from kernelwheel.runtime.errors import INSTALL_COMPILER, BuildError
 from kernelwheel.runtime.request import CONTRACT
 
-pytestmark = pytest.mark.once
-
 RECORDED = Path(__file__).parent / "requests"
 
 

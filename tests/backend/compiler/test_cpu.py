@@ -33,7 +33,6 @@ from programs import find_optional
 from standins import make_program, settings_with
 
 pytestmark = [
-    pytest.mark.once,
     pytest.mark.every_program,
     pytest.mark.skipif(platform.machine() != "x86_64", reason="the flags are those of x86-64"),
 ]

@@ -41,7 +41,6 @@ from programs import CLANG, CUDA_12, find_optional
 from standins import GPU_CODES, make_cxx, make_machine, make_program, make_toolkit, settings_with, sources_of
 
 pytestmark = [
-    pytest.mark.once,
     pytest.mark.every_program,
     pytest.mark.skipif(platform.machine() != "x86_64", reason="builds for another platform are those on x86-64"),
 ]

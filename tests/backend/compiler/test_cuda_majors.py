@@ -37,8 +37,6 @@ from standins import (
     sources_of,
 )
 
-pytestmark = pytest.mark.once
-
 OPERATORS = NvccLimits(any_major=True)
 
 

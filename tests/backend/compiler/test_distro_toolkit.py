@@ -14,8 +14,6 @@ from kernelwheel.compiler.toolchain.toolkit_identity import toolkit_identity
 from processes import RunPython
 from standins import make_distro_toolkit, make_program, make_toolkit
 
-pytestmark = pytest.mark.once
-
 
 def inspect(nvcc: Path, path: Path | None = None) -> NvccCandidate:
     """The nvcc, with a folder on PATH before the system's."""

@@ -16,8 +16,6 @@ from kernelwheel.runtime.files import file_sha256
 from kernelwheel.version import LOADED
 from standins import Machine, make_machine, settings_with
 
-pytestmark = pytest.mark.once
-
 SHARED = b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x03\x00"  # the beginning of a shared library
 
 

@@ -9,8 +9,6 @@ from kernelwheel.compiler.headers import headers_of
 from kernelwheel.compiler.toolchain.toolchain import Toolchain
 from standins import Machine, make_machine, settings_with
 
-pytestmark = pytest.mark.once
-
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:

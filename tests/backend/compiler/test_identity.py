@@ -10,8 +10,6 @@ from editables import REQUIRE, SMALL, make_editable
 from folders import BACKEND, HELPERS
 from processes import RunPython
 
-pytestmark = pytest.mark.once
-
 OPTION = """    cxx_std: Option[str] = Option(
         stripped, takes="a release of C++", default="17", decides="content", help="The standard of C++."
     )

@@ -23,8 +23,6 @@ from kernelwheel.runtime.errors import BuildError, SettingsError
 from processes import clean_environment
 from standins import make_cxx, make_program, settings_with
 
-pytestmark = pytest.mark.once
-
 Checkout = Callable[[], Path]
 
 

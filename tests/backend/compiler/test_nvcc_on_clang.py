@@ -27,8 +27,6 @@ from kernelwheel.compiler.toolchain.nvcc import inspect_nvcc
 from programs import MACHINE
 from standins import make_program
 
-pytestmark = pytest.mark.once
-
 # Values that are not refused, where `true` is.
 VALUES = {
     "Xcicc": "--orig_src_path_name=a.cu",

@@ -21,8 +21,6 @@ from kernelwheel.runtime.settings import Option
 from processes import RunPython
 from standins import SOURCES, TWICE, Machine, make_cxx, make_machine, make_toolkit, make_torch, plan_of, settings_with
 
-pytestmark = pytest.mark.once
-
 DRAW = """
 import sys
 from pathlib import Path

@@ -29,7 +29,7 @@ from processes import run
 from programs import find_optional
 from standins import PRESENT, make_machine, plan_of, settings_with
 
-pytestmark = [pytest.mark.once, pytest.mark.slow]
+pytestmark = [pytest.mark.slow]
 
 Checkout = Callable[[], Path]
 

@@ -14,8 +14,6 @@ from kernelwheel.compiler import jobs, resources
 from kernelwheel.compiler.resources import Resources
 from processes import RunPython
 
-pytestmark = pytest.mark.once
-
 GB = 1 << 30
 PLENTY = Resources(8, "CPU affinity", 64 * 1024, "MemAvailable")
 

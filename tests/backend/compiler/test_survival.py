@@ -24,7 +24,7 @@ from kernelwheel.store.publishing import intact_entry
 from patched_compiler import patched_compiler
 from processes import Done, after_mounting, clean_environment, processes_of, run
 
-pytestmark = [pytest.mark.once, pytest.mark.slow]
+pytestmark = [pytest.mark.slow]
 
 
 def start(editable: Editable, script: str, *arguments: str | Path, **env: str) -> subprocess.Popen[str]:

@@ -34,8 +34,6 @@ from standins import (
     settings_with,
 )
 
-pytestmark = pytest.mark.once
-
 
 def decide(
     torch_root: Path, *, path: Path | str = "", shell: Mapping[str, str] | None = None, **options: str

@@ -6,8 +6,6 @@ import pytest
 from kernelwheel.flags.options import FOLDERS
 from kernelwheel.flags.words import directives_of, values_of, with_files, with_headers
 
-pytestmark = pytest.mark.once
-
 
 @pytest.mark.parametrize(
     ("flags", "expected"),

@@ -25,8 +25,6 @@ from kernelwheel.runtime.store import Store
 from loadable import FILES, MODULE, load_light, refusal_of, write
 from processes import Done, clean_environment
 
-pytestmark = pytest.mark.once
-
 BACKEND = Path(kernelwheel.__file__).parents[1]
 LOAD = "import kernelwheel; m = kernelwheel.load('light', ['csrc/light.cpp'], extra_cflags=['-I include'])\n"
 # A warm start imports none of the rooms that know how to compile.

@@ -18,8 +18,6 @@ from kernelwheel.runtime.errors import SettingsError, command
 from loadable import called, refusal_of, write
 from torch import library
 
-pytestmark = pytest.mark.once
-
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

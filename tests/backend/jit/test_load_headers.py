@@ -12,8 +12,6 @@ from kernelwheel.jit.sources import read_sources
 from kernelwheel.runtime.errors import SettingsError
 from loadable import called, write
 
-pytestmark = pytest.mark.once
-
 # Three folders with headers of the same names, and one of their own.
 FOLDERS = {
     f"{folder}/{name}": f'#define FOUND "{folder}/{name}"\n'

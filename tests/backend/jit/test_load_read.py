@@ -12,8 +12,6 @@ from kernelwheel.jit.package import described
 from kernelwheel.jit.sources import read_sources
 from loadable import MODULE, called, refusal_of, write
 
-pytestmark = pytest.mark.once
-
 # Of the value that a module gives, each file has one bit.
 VALUE = "#undef V{0}\n#define V{0} {1}\n"
 FOUND = """/**/ #include "{0}/1.h"

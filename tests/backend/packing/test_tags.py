@@ -14,8 +14,6 @@ from kernelwheel.packing.tags import Tag, linux_tag, platform_tag, tag_lines
 from kernelwheel.runtime.errors import BuildError
 from standins import settings_with
 
-pytestmark = pytest.mark.once
-
 MACHINE = platform.machine()
 # Functions that glibc 2.34 moved, one that it changed before, and std::shared_ptr, which reads a variable of 2.32.
 OLD = """

@@ -11,8 +11,6 @@ from kernelwheel.runtime.architectures import Arch, ArchList
 from kernelwheel.runtime.errors import SettingsError
 from standins import GPU_CODES
 
-pytestmark = pytest.mark.once
-
 
 def supported(release: str) -> list[Arch]:
     return [from_code(code) for code in GPU_CODES[release].split()]

@@ -12,8 +12,6 @@ from kernelwheel.project.package import split_table
 from kernelwheel.runtime.errors import SettingsError
 from kernelwheel.runtime.settings import Option
 
-pytestmark = pytest.mark.once
-
 # For each option a value from the table, one from the environment, one from -C, and the default as it is typed.
 VALUES: dict[str, tuple[str, str, str, Any]] = {
     "cuda": ("on", "off", "auto", "auto"),

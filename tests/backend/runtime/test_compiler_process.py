@@ -15,7 +15,7 @@ from kernelwheel.runtime.errors import BuildError, SettingsError
 from processes import run
 from standins import make_program
 
-pytestmark = [pytest.mark.once, pytest.mark.slow]
+pytestmark = [pytest.mark.slow]
 
 QUESTION: dict[str, Any] = {"dry-run": {"requests": [], "machine": None}}
 

@@ -16,7 +16,6 @@ from kernelwheel.runtime.store import Store
 from kernelwheel.store import manifest_file
 from samples import CPU_LIBRARY, CUDA_LIBRARY, HOST, sample
 
-pytestmark = pytest.mark.once
 REQUEST = Request("cuda")
 MANIFEST = sample(CPU_LIBRARY, CUDA_LIBRARY)
 OPTIONS = {"CXXFLAGS": "'-DA=x y'", "CUDAFLAGS": "-lineinfo"}  # those of the manifest

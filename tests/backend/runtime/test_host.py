@@ -17,8 +17,6 @@ from kernelwheel.runtime import host
 from processes import RunPython, after_mounting, run
 from programs import find_optional
 
-pytestmark = pytest.mark.once
-
 PROBE = """
 import ctypes, json, os, resource, sys
 import torch

@@ -27,8 +27,6 @@ from kernelwheel.runtime.manifest import Library, Manifest
 from kernelwheel.runtime.store import Store
 from samples import BUILT_WITH, PLAN, REQUIRES
 
-pytestmark = pytest.mark.once
-
 SHOTS = int(os.environ.get("SPLAT_TEST_SHOTS", "60"))
 SOURCE = """
 #include <stdlib.h>

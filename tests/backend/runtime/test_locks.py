@@ -16,8 +16,6 @@ import pytest
 from folders import BACKEND
 from kernelwheel.runtime.locks import exclusive
 
-pytestmark = pytest.mark.once
-
 HOLD = """
 import subprocess, sys, time
 from pathlib import Path

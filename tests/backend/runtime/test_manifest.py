@@ -29,8 +29,6 @@ from kernelwheel.store import manifest_file
 from samples import BYTES, CPU_LIBRARY, CUDA_LIBRARY, LIBRARY, Values, follow_plan, sample
 from standins import make_machine
 
-pytestmark = pytest.mark.once
-
 MANIFEST = sample(LIBRARY, CUDA_LIBRARY)
 MODULES = sample(LIBRARY._replace(file="_C.so", module="_C"), binding={"python": "cp312", "torch": "2.13.0+cpu"})
 MODULES = MODULES._replace(requires=MODULES.requires._replace(python="cp312", torch="2.13.*"))

@@ -11,7 +11,7 @@ from builds import Wheel, needs_cuda_torch
 from folders import BACKEND
 from processes import RunPython
 
-pytestmark = [pytest.mark.once, pytest.mark.slow]
+pytestmark = [pytest.mark.slow]
 
 ASK = """
 import json, os, sys

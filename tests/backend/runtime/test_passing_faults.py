@@ -20,8 +20,6 @@ from kept import fill
 from kernelwheel.runtime.store import Store
 from processes import RunPython
 
-pytestmark = pytest.mark.once
-
 # One process for each fault, made by fork: torch is imported once.
 SWEEP = """
 import ctypes, json, os, sys

@@ -32,7 +32,7 @@ from standins import make_machine
 VICTIM, ATTACKER = 65533, 65534
 SHOTS = int(os.environ.get("SPLAT_TEST_SHOTS", "60"))
 
-pytestmark = [pytest.mark.skipif(os.geteuid() != 0, reason="starts processes as two other users"), pytest.mark.once]
+pytestmark = [pytest.mark.skipif(os.geteuid() != 0, reason="starts processes as two other users")]
 
 
 def as_user(user: int, act: Callable[[], None], real: int | None = None, groups: Sequence[int] = ()) -> int:

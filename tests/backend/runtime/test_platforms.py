@@ -15,8 +15,6 @@ from kernelwheel.runtime.errors import BuildError
 from kernelwheel.runtime.platforms import library_file
 from processes import RunPython
 
-pytestmark = pytest.mark.once
-
 
 def test_an_extension_s_library_has_the_suffix_of_its_platform() -> None:
     assert library_file("light._C", "linux-aarch64") == "light._C.so"

@@ -27,6 +27,8 @@ from kernelwheel.runtime.store import Store
 from processes import RunPython
 from samples import rewrite_manifest, with_cuda
 
+pytestmark = pytest.mark.both
+
 
 @pytest.fixture
 def wheel(entry: Path, tmp_path: Path) -> Path:

@@ -23,8 +23,6 @@ from kernelwheel.runtime.store_lock import making, prepare
 from kernelwheel.store import manifest_file
 from kernelwheel.store.publishing import intact_entry, publish
 
-pytestmark = pytest.mark.once
-
 many = settings(
     max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )

@@ -28,8 +28,6 @@ from kernelwheel.store import archive, transfer
 from kernelwheel.store.publishing import intact_entry
 from samples import Values, rewrite_manifest
 
-pytestmark = pytest.mark.once
-
 ROOM = 200  # MB, for Python and what an import needs beyond
 LIBRARY = "libtiny_cpu.so"
 NATIVE = "tiny/_native"

@@ -21,8 +21,6 @@ from kernelwheel.store.pruning import Policy
 from kernelwheel.store.verification import verify_entries
 from samples import flip
 
-pytestmark = pytest.mark.once
-
 NOW = 1_900_000_000.0
 
 

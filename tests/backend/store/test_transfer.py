@@ -22,8 +22,6 @@ from kernelwheel.runtime.store import Store
 from kernelwheel.store import transfer
 from samples import Values, rewrite_manifest
 
-pytestmark = pytest.mark.once
-
 Members = dict[str, bytes]
 
 

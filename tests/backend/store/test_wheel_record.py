@@ -22,8 +22,6 @@ from kernelwheel.store import archive, wheel_record
 from samples import Values, rewrite_manifest
 from wheel.wheelfile import WheelFile
 
-pytestmark = pytest.mark.once
-
 INFO = "tiny-1.2.3.dist-info"
 RECORD = f"{INFO}/RECORD"
 SBOM = f"{INFO}/sboms/tiny.cdx.json"
