@@ -130,6 +130,7 @@ def draw(drawing: Drawing) -> tuple[Tensor, Tensor, dict[str, Any]]:
     if options.distributed:
         from .rank_exchange import gather_cameras, sync_ranks  # not at the top: few programs need it
 
+        check_distributed(sizes, features.per_camera)
         ranks = sync_ranks(sizes, settings, viewmats.device, _facts(drawing))
         viewmats, Ks, lenses = gather_cameras(ranks, viewmats, Ks, lenses)
         projected = Sizes((), sizes.gaussians, ranks.all_cameras)
@@ -199,7 +200,6 @@ def _blend(
 def _facts(drawing: Drawing) -> dict[str, object]:
     """What all ranks must agree on, beside the settings."""
     scene, cameras, options, features = drawing.scene, drawing.cameras, drawing.options, drawing.features
-    check_distributed(drawing.sizes, features.per_camera)
     # Who has no backward pass would keep the others waiting in theirs.
     tensors = (scene.means, scene.quats, scene.scales, scene.covars, scene.opacities, *features.tensors)
     return {

@@ -15,7 +15,7 @@ from .. import _kernels
 from .autocast import in_float32
 from .checks import MAX_SIDE, check_count, check_shape, check_tensor, one_of, shape_of, shaped
 
-_WINDOW: Final = 11
+_WINDOW: Final = 11  # kWindowTaps of csrc/math/ssim.h
 _PADDINGS: Final = ("same", "valid")
 
 
