@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from kernelwheel.__main__ import main
 from kernelwheel.cli.installation import package_of
-from kernelwheel.compiler.toolchain.programs import without_effect
+from kernelwheel.compiler.toolchain.compiler_environment import without_effect
 
 pytestmark = pytest.mark.once
 
