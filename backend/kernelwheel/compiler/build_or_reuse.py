@@ -28,7 +28,7 @@ from .create_plan import create_plan
 from .find_toolchain import describe_toolchain, toolchain_for
 from .parent_watch import Caller
 from .plan import Plan
-from .toolchain.programs import without_effect
+from .toolchain.compiler_environment import without_effect
 from .toolchain.toolchain import Toolchain
 from .toolchain.torch_files import torch_libraries
 from .work_folder import LOG, work_path

@@ -10,13 +10,15 @@ from pathlib import Path
 from ..runtime.errors import BuildError
 from ..runtime.progress import Say
 from .cmake_driver import Job, run_cmake
-from .cmake_inputs import cache_entries, configuration_rests_on, environment_for, recipe_files
+from .cmake_inputs import cache_entries, configuration_rests_on, recipe_files
 from .headers import Headers
 from .jobs import fewer, lack_of_memory, out_of_memory
 from .parent_watch import Caller
 from .plan import Plan
 from .resources import find_resources, oom_kills
+from .toolchain.compiler_environment import environment_for
 from .toolchain.toolchain import Toolchain
+from .toolchain.toolkit import find_cudart
 from .work_folder import LOG, mark_rest_reusable
 
 # Bytes; with less free space than this, a failure is blamed on the full disk, whatever CMake says.
@@ -56,9 +58,12 @@ def _drive(work: Path, plan: Plan, toolchain: Toolchain, jobs: int, caller: Call
     """Run CMake and Ninja, and log their output; return the exit status."""
     for name, text in recipe_files(work, toolchain).items():
         (work / name).write_text(text, encoding="utf-8")
+    compiler, launchers = toolchain.cxx.environment(work), toolchain.launchers
+    launched = bool(launchers.cxx or launchers.cuda)
+    cudart = find_cudart(work / "cuda") if toolchain.cuda.nvcc else None
     job = Job(
         work=work,
-        environment=environment_for(work, toolchain, caller.environ),
+        environment=environment_for(work, caller.environ, compiler, launched=launched, cudart=cudart),
         cache=cache_entries(work, plan, toolchain),
         rests_on=configuration_rests_on(plan, toolchain),
         jobs=jobs,

@@ -1,4 +1,4 @@
-"""All that CMake and the compilers are given for a Plan: cache entries, generated files, environment; its digest too.
+"""All that CMake and the compilers are given for a Plan: cache entries and generated files; their digest too.
 
 It is relative to the work folder, or says where a tool of this machine is. The first is the recipe, which is part of
 the Plan; what the tools are is there by content.
@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ from ..project.arch_choice import gencode
 from ..project.build_platforms import PLATFORMS, WindowsBuild
 from ..project.extension import Extension
 from ..runtime.files import file_sha256, json_sha256
-from ..runtime.variables import search_path
 from .cmake_driver import BUILD_TYPE, GENERATOR
 from .cross.cmake_files import toolchain_file
 from .cross.windows import cmake_files as windows
@@ -30,13 +28,10 @@ from .headers import header_folders
 from .plan import Plan
 from .toolchain import glibc_compat
 from .toolchain.clang_toolkit import CLANG
-from .toolchain.programs import PASSED_ON, passed_on
+from .toolchain.compiler_environment import PASSED_ON, SETTLED
 from .toolchain.toolchain import Toolchain
-from .toolchain.toolkit import find_cudart
 
 MODULES = Path(__file__).parent.parent / "cmake"
-# What every compiler sees. Under the locale C, Python 3.11 fails on .pth files in a folder such as "Müller".
-SETTLED = {"LC_ALL": "C.UTF-8"}
 # Entries that say where a tool of this machine is, or how many folders its headers are in.
 LOCATED = (
     "CMAKE_CXX_COMPILER",
@@ -67,24 +62,6 @@ def without_links(work: Path) -> str:
 def in_makefile(path: Path) -> str:
     """A path as dependency files write it: a backslash before a space or #, and a doubled $."""
     return re.sub(r"([ #])", r"\\\1", str(path)).replace("$", "$$")
-
-
-def environment_for(work: Path, toolchain: Toolchain, environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment of CMake and the compilers."""
-    environment = passed_on(environ) | {
-        **SETTLED,
-        "NINJA_STATUS": "[%f/%t] ",
-        "TMPDIR": str(work / "tmp"),  # a killed compiler's leftovers are removed with the folder
-    }
-    if "PYTHONPATH" in environ:  # of pip's isolated builds, where CMake may be a script of Python
-        environment["PYTHONPATH"] = environ["PYTHONPATH"]
-    environment |= toolchain.cxx.environment(work)
-    if launched := toolchain.launchers.environment(environ):
-        environment |= {**launched, "TMPDIR": tempfile.gettempdir()}  # a launcher's server outlives this build
-    if toolchain.cuda.nvcc and (cudart := find_cudart(work / "cuda")):
-        # nvcc 13.0 from pip looks in lib64, which pip leaves empty.
-        environment["LIBRARY_PATH"] = search_path(cudart.parent)
-    return environment
 
 
 def generated_sources(plan: Plan, toolchain: Toolchain) -> dict[str, str]:

@@ -5,7 +5,7 @@
     <folder>/<package>/<version>/.maker           names that process, for those that wait for it
     <folder>/<package>/<version>/.work/           private folders of makers, before they are renamed into place
     <folder>/<package>/<version>/.quarantine/     damaged entries, moved away
-    <folder>/<package>/.build/                    build folders for Plans of all versions: build.work_folder
+    <folder>/<package>/.build/                    build folders for Plans of all versions: compiler/work_folder.py
 
 Loading a library runs its code, so a folder that somebody else can write to is never used as a Store. Entries are made
 by `publishing`.

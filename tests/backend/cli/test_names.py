@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from kernelwheel.__main__ import main
 from kernelwheel.cli.installation import package_of
-from kernelwheel.compiler.toolchain.programs import without_effect
+from kernelwheel.compiler.toolchain.compiler_environment import without_effect
 
 RECORDS = {
     "SAM_2-1.0": ["sam2/__init__.py,,", "sam2/_native/src/_native/manifest.json.txt,,", "sam2/_native/manifest.json,,"],

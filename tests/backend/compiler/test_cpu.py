@@ -368,7 +368,7 @@ def test_what_is_dispatched_is_in_the_content_and_must_be_there() -> None:
 
     assert content["dispatched"] == ["native/f*.cpp"]
     assert PackageFacts.from_content(content).dispatched == ("native/f*.cpp",)
-    assert "dispatched" not in split_table(table)[0].content("1.0", SOURCES, {})
+    assert split_table(table)[0].content("1.0", SOURCES, {})["dispatched"] == []
     with pytest.raises(SettingsError, match="not there"):
         facts.content("1.0", {"native/light.cpp": "0" * 64}, {})
     with pytest.raises(SettingsError, match="malformed"):

@@ -18,8 +18,9 @@ from pathlib import Path
 from ...project.build_platforms import HOST_PLATFORM
 from ...requirements import install
 from ..nvcc_on_clang.passes import HEADER
+from .compiler_environment import passed_on
 from .linked_toolkit import CUDART, linked_toolkit
-from .programs import output_of, passed_on
+from .programs import output_of
 
 CLANG = "bin/clang++"  # in the folder of links
 OLDEST = 19  # the oldest that this was tried with

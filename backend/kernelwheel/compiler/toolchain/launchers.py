@@ -11,12 +11,6 @@ from ...project.build_settings import BuildSettings
 from ...runtime.errors import BuildError, SettingsError
 from ...runtime.settings import Origin
 
-# The variables that launchers see in addition to those that compilers see: their own settings, and those of their
-# storage. Variables that would change the command they run, and thus the binary, are excluded.
-VARIABLES = ("ACTIONS_", "ALIBABA_CLOUD_", "AWS_", "CCACHE_", "DISTCC_", "SCCACHE_", "XDG_")
-PROXIES = ("ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY")
-NOT_PASSED_ON = ("CCACHE_BASEDIR", "CCACHE_COMPILER", "CCACHE_PREFIX")
-
 
 @dataclass(frozen=True)
 class Launchers:
@@ -24,17 +18,6 @@ class Launchers:
 
     cxx: tuple[str, ...] = ()
     cuda: tuple[str, ...] = ()
-
-    def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """The part of the caller's environment that they need."""
-        if not (self.cxx or self.cuda):
-            return {}
-        wanted = {
-            name: value
-            for name, value in environ.items()
-            if (name.startswith(VARIABLES) or name.upper() in PROXIES) and name not in NOT_PASSED_ON
-        }
-        return {**wanted, "CCACHE_BASEDIR": ""}  # overrides ccache.conf too: a base folder makes paths relative
 
 
 def find_launchers(settings: BuildSettings, environ: Mapping[str, str], cuda: bool) -> Launchers:

@@ -1,35 +1,9 @@
-"""Helpers that run a program to ask it for its version or target, and the environment that compilers get."""
+"""Helpers that run a program to ask it for its version or target."""
 
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
-
-# The only variables of the caller's environment that a compiler sees. Flags in CXXFLAGS or NVCC_APPEND_FLAGS are
-# options of the registry and arrive through the Plan; anything else could change the binary behind its back.
-PASSED_ON = ("HOME", "LD_LIBRARY_PATH", "PATH")
-# Variables that compilers read elsewhere and not here, and the option that does what they are for.
-_INSTEAD = {
-    "CPATH": "cxx-flags",
-    "CPPFLAGS": "cxx-flags",
-    "CPLUS_INCLUDE_PATH": "cxx-flags",
-    "CUDAHOSTCXX": "cxx",
-    "NVCC_APPEND_FLAGS": "cuda-flags",
-    "NVCC_CCBIN": "cxx",
-    "NVCC_PREPEND_FLAGS": "cuda-flags",
-}
-
-
-def passed_on(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables of `environ` that a compiler sees."""
-    return {name: environ[name] for name in PASSED_ON if name in environ}
-
-
-def without_effect(environ: Mapping[str, str], variable: Callable[[str], str]) -> Iterator[str]:
-    """A line for each variable that is set and that no compiler sees; `variable` says which one sets an option."""
-    for name, option in _INSTEAD.items():
-        if environ.get(name, "").strip():
-            yield f"note: {name} has no effect here; {variable(option)} has, or the option {option}"
+from collections.abc import Mapping
 
 
 def output_of(program: str, *arguments: str, environ: Mapping[str, str] | None = None) -> str:

@@ -22,15 +22,14 @@ from ....requirements import FOR_WINDOWS, RELEASES, install, missing
 from ....runtime.errors import BuildError
 from ....runtime.files import file_sha256, json_sha256
 from ....runtime.record import remembered
+from ...toolchain.compiler_environment import FOR_ZIG, passed_on
 from ...toolchain.cxx import Cxx
-from ...toolchain.programs import last_line, output_of, passed_on
+from ...toolchain.programs import last_line, output_of
 
 RELEASE = r"0\.17\.\d+"  # what this was tried with
 # In the work folder, links to it and its libraries. It knows what it has compiled by the names that its own files have
 # from the folder that it is run in, `build`, so the link makes them the same for all work folders.
 PROGRAM, LIBRARIES = "zig", "build/zig"
-# What decides where it keeps what it compiles of its own libraries.
-VARIABLES = ("XDG_CACHE_HOME", "ZIG_GLOBAL_CACHE_DIR")
 # In its folder of libraries: all but the C libraries of other systems, and what Python makes of scripts for debuggers.
 _FOR_WINDOWS = re.compile(r"libc/(mingw/|include/[^/]*windows[^/]*/)|(?!libc/|lldb/)")
 
@@ -132,7 +131,7 @@ def find_zig(settings: BuildSettings, environ: Mapping[str, str], target: Window
                 *([f"and unset {settings.origin('cxx')}"] if settings.cxx else []),
             ],
         )
-    seen = passed_on(environ) | {name: environ[name] for name in VARIABLES if name in environ}
+    seen = passed_on(environ) | passed_on(environ, FOR_ZIG)
     return Zig(path.resolve(), "zig", version, target.triple, environ=seen)
 
 
