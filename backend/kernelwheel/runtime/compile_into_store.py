@@ -7,7 +7,7 @@ from collections.abc import Callable
 from . import compiler_process
 from .artifact import Artifact
 from .content import can_use_cuda, needs_cuda, serves_both
-from .decision import Request, own_cpu_kernels
+from .decision import Request, against_own
 from .find import find
 from .host import Host
 from .no_kernels import no_sources
@@ -48,12 +48,13 @@ def compile_request(snapshot: Snapshot, request: Request, settings: Settings) ->
     cuda = request.device == "cuda"
     if not cuda and not request.build and serves_both(content):  # without a GPU, CUDA kernels only on request
         cuda = settings.cuda == "on" or (settings.cuda == "auto" and needs_cuda(content))
-    wheel = own_cpu_kernels(snapshot) if cuda else None
+    # The wheel's CPU kernels, if they are loaded here, need not be compiled with those for CUDA.
+    wheel = cuda and snapshot.manifest and snapshot.jit != "always" and not against_own(snapshot, Request("cpu"))
     if not settings.archs and cuda and host.capabilities:
         gpus = ";".join("{}.{}".format(*capability) for capability in host.capabilities)
         settings = settings.changed("archs", gpus, Origin("the GPUs of this process"))
     settings = settings.changed(
         "cuda", "on" if cuda and can_use_cuda(content) else "off", Origin("what this call needs")
     )
-    taken_from = wheel.folder if wheel else None
+    taken_from = snapshot.folder if wheel else None
     return CompileRequest(content, source.folder, settings, source.options, host.driver, taken_from)

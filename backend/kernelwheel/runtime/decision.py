@@ -67,19 +67,19 @@ def decide(snapshot: Snapshot, request: Request) -> Decision:
     """Load the first candidate that fits, compile, or fail."""
     if decided := decide_on_wheel(snapshot, request):
         return decided
-    decision, damaged = None, []
+    for_one = None  # for the call's GPU alone: one for all GPUs is better, as a process loads one library for CUDA
+    damaged: tuple[Damaged, ...] = ()
     for each in snapshot.entries if snapshot.jit in ("", "always") else snapshot.candidates:
         if isinstance(each, Damaged):
-            damaged.append(each)
+            damaged = (*damaged, each)
         elif not against(snapshot, request._replace(capability=None), each):
-            decision = _fitting(request, each)
-            break
-        # for the call's GPU alone: one for all GPUs is better, as a process loads one library for CUDA
-        elif decision is None and request.capability and not against(snapshot, request, each):
-            decision = _fitting(request, each)
-    if decision is None:
-        decision = failed(request, snapshot.error) if snapshot.error else _where_none_fits(snapshot, request)
-    return decision._replace(damaged=tuple(damaged))
+            return _fitting(request, each, damaged)
+        elif for_one is None and request.capability and not against(snapshot, request, each):
+            for_one = _fitting(request, each, damaged)
+    if for_one:
+        return for_one
+    decision = failed(request, snapshot.error) if snapshot.error else _where_none_fits(snapshot, request)
+    return decision._replace(damaged=damaged)
 
 
 def failed(request: Request, error: KernelWheelError, before: str = "") -> Decision:
@@ -98,11 +98,10 @@ def against(snapshot: Snapshot, request: Request, artifact: Artifact) -> tuple[M
         found = tuple(mismatch for mismatch in found if mismatch.dimension != "capability")
     if found:
         return found
-    reason = (
-        _lacking(snapshot, request, artifact)
-        if request.capability is None
-        else capability_mismatch(manifest, request.capability, host.driver)
-    )
+    if request.build:
+        return _lacking(snapshot, request, artifact)
+    assert request.capability
+    reason = capability_mismatch(manifest, request.capability, host.driver)
     return (reason,) if reason else ()
 
 
@@ -122,13 +121,7 @@ def verdict(snapshot: Snapshot) -> tuple[Mismatch, ...]:
     return check(snapshot.artifact.manifest, snapshot.host, snapshot.wanted_of(snapshot.artifact))
 
 
-def own_cpu_kernels(snapshot: Snapshot) -> Artifact | None:
-    """The package's own Artifact, if its CPU kernels are loaded here, and need not be compiled with those for CUDA."""
-    fits = snapshot.jit != "always" and not against_own(snapshot, Request("cpu"))
-    return snapshot.artifact if fits else None
-
-
-def _lacking(snapshot: Snapshot, request: Request, artifact: Artifact) -> Mismatch | None:
+def _lacking(snapshot: Snapshot, request: Request, artifact: Artifact) -> tuple[Mismatch, ...]:
     """What CUDA kernels lack for a build that names architectures, or none.
 
     Where neither they nor a GPU say what is wanted, a wheel has what its builder intended; a store's entry may have
@@ -141,27 +134,23 @@ def _lacking(snapshot: Snapshot, request: Request, artifact: Artifact) -> Mismat
     made = [[tuple(map(Arch.from_string, each)) for each in (lib.sass, lib.ptx)] for lib in manifest.kernels]
     if host.cuda is not None and manifest.libraries_for("cuda"):
         if archs and all(archs.covered_by(*each) for each in made):
-            return None
+            return ()
         chosen = manifest.built_with.get("settings", {}).get("archs", {})
         if request.made_for and request.made_for == chosen.get("value"):
-            return None
+            return ()
         by_default = host.capabilities or artifact.guard is None or chosen.get("origin") == str(DEFAULT)
         if by_default and not archs and not request.made_for:
-            return None
+            return ()
     named = str(archs) if archs else request.made_for
     sass, ptx = (", ".join(map(str, sorted({arch for each in made for arch in each[i]}))) or "none" for i in (0, 1))
-    return Mismatch(
-        dimension="archs",
-        required=f"CUDA kernels for {named or 'the default architectures of a wheel, because no GPU is visible'}",
-        found=f"SASS for {sass}; PTX for {ptx}",
-        remedy=command(manifest.package, "cache build" + (f" --archs '{named}'" if named else "")),
-        device="cuda",
-    )
+    required = f"CUDA kernels for {named or 'the default architectures of a wheel, because no GPU is visible'}"
+    remedy = command(manifest.package, "cache build" + (f" --archs '{named}'" if named else ""))
+    return (Mismatch("archs", required, f"SASS for {sass}; PTX for {ptx}", remedy, "cuda"),)
 
 
-def _fitting(request: Request, artifact: Artifact) -> Decision:
+def _fitting(request: Request, artifact: Artifact, damaged: tuple[Damaged, ...] = ()) -> Decision:
     where = "in the store" if artifact.guard else "in the wheel"
-    return Decision(request, "load", f"the kernels {where} fit", artifact)
+    return Decision(request, "load", f"the kernels {where} fit", artifact, damaged=damaged)
 
 
 def _where_none_fits(snapshot: Snapshot, request: Request) -> Decision:

@@ -7,7 +7,6 @@ sources, the entries of the stores) is read only if it does not.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -104,31 +103,27 @@ class InstalledPackage:
 
     def read_wheel(self, host: Host) -> Snapshot:
         """The wheel alone."""
-        manifest = self.manifest
-        return Snapshot(
-            self.package,
-            self.version,
-            self.folder,
-            host.asked_for(manifest.cpu) if manifest else host,
-            manifest,
-            self.damage,
-            None if manifest or self.damage else self.no_artifact(),
-            self._jit_of_wheel(),
-        )
+        manifest, damage = self.manifest, self.damage
+        host = host.asked_for(manifest.cpu) if manifest else host
+        missing = None if manifest or damage else self.no_artifact()
+        jit = self._jit_of_wheel()
+        return Snapshot(self.package, self.version, self.folder, host, manifest, damage, missing, jit)
 
     def read(self, host: Host) -> Snapshot:
         """All of it, as far as it can be read."""
         read = self.read_wheel(host)
         stores: list[Store] = []
         entries: list[Artifact | Damaged] = []
+
+        def note(folder: Path, error: IncompatibleArtifactError) -> None:
+            entries.append(Damaged(folder, error))
+
         try:
-            wanted = self.wanted
-            read = read._replace(
-                settings=self.settings, sources=self.source, wanted=wanted, jit=read.jit or self.settings.jit
-            )
+            jit = read.jit or self.settings.jit
+            read = read._replace(settings=self.settings, sources=self.source, wanted=self.wanted, jit=jit)
             for store in self.stores():
                 stores.append(store)
-                entries.extend(store.entries(partial(_take_damaged, store, entries)))
+                entries.extend(store.entries(note if store.own else None))  # else, a damaged one ends the reading
         except KernelWheelError as error:
             read = read._replace(error=error)
         features = [name for each in entries if isinstance(each, Artifact) for name in each.manifest.cpu]
@@ -206,12 +201,3 @@ class InstalledPackage:
         found = "no kernels are installed with the package, as in an editable install"
         remedy = f"install a wheel of {self.package} (pip install . in the checkout builds one)"
         return Mismatch("artifact", f"compiled kernels in {self.folder}", found, remedy)
-
-
-def _take_damaged(
-    store: Store, entries: list[Artifact | Damaged], folder: Path, error: IncompatibleArtifactError
-) -> None:
-    """Note a damaged entry; one that nobody can put away ends the reading."""
-    if not store.own:
-        raise store.damaged_for_good(folder, error) from error
-    entries.append(Damaged(folder, error))

@@ -62,7 +62,7 @@ class Store(Record):
                 if not folder.exists():
                     continue  # another process has just removed it
                 if damaged is None:
-                    raise
+                    raise error if self.own else self.damaged_for_good(folder, error) from error
                 damaged(folder, error)
             else:
                 yield entry
@@ -97,7 +97,7 @@ class Store(Record):
         return place
 
     def damaged_for_good(self, folder: Path, because: IncompatibleArtifactError | None) -> IncompatibleArtifactError:
-        """The error for a damaged entry of a read-only Store."""
+        """The error for a damaged entry of a read-only Store, which stays."""
         return IncompatibleArtifactError(
             "the compiled kernels are damaged",
             required="an unchanged manifest and unchanged libraries",
