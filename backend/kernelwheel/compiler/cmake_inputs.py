@@ -23,7 +23,7 @@ from ..project.extension import Extension
 from ..runtime.files import file_sha256, json_sha256
 from .cmake_driver import BUILD_TYPE, GENERATOR
 from .cross.cmake_files import toolchain_file
-from .cross.windows import cmake_files as windows
+from .cross.windows import cmake_for_windows as windows
 from .headers import header_folders
 from .plan import Plan
 from .toolchain import glibc_compat

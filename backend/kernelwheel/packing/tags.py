@@ -23,6 +23,7 @@ from ..project.build_platforms import HOST_PLATFORM, Platform, WindowsBuild
 from ..project.build_settings import BuildSettings
 from ..runtime.errors import BuildError
 from ..runtime.platforms import numbers
+from .allowed_dlls import is_allowed
 
 MOST_REASONS = 20
 
@@ -67,7 +68,7 @@ def platform_tag(libraries: Sequence[Path], settings: BuildSettings, external: C
     cross = cross_platform(settings)
     if isinstance(cross, WindowsBuild):
         files = [(path.name, library) for path in libraries for library in needed(path)]
-        foreign = [each for each in files if not re.fullmatch(cross.external_libs, each[1])]
+        foreign = [each for each in files if not is_allowed(each[1])]
         return _checked(
             Tag(cross.tag, tuple("{}: {}, which not every Windows has".format(*each) for each in foreign)), settings
         )

@@ -108,8 +108,6 @@ class WindowsBuild:
     tag = "win_amd64"
     suffix = ".dll"
     has_glibc = False
-    # What torch and Windows provide. The names of the C runtime's parts: Microsoft, "Universal CRT deployment".
-    external_libs = r"(?i)(torch(_cpu|_cuda)?|c10|kernel32|ntdll|advapi32|bcrypt|user32|ucrtbase|api-ms-win-\S+)\.dll"
     link_options = ("LINKER:-s",)
     link_complete = ()  # a library for Windows never has undefined symbols
     cudart_libraries = ()

@@ -16,7 +16,7 @@ from ...project.build_platforms import HOST_PLATFORM, Platform, WindowsBuild
 from ..toolchain.glibc_compat import stub_source
 from ..toolchain.toolchain import Toolchain
 from ..toolchain.torch_files import Torch
-from .windows import cmake_files as windows
+from .windows import cmake_for_windows as windows
 
 # The libraries of torch that operators are linked to.
 LINKED = ("torch_cpu", "torch_cuda")
