@@ -77,7 +77,7 @@ print(json.dumps({
 # Which nvcc made the kernels: of another CUDA major than torch's, that pair is what runs.
 PAIR = """
 import splat, torch
-from splat._kernelwheel.host import driver_version
+from splat._kernelwheel.machine.host import driver_version
 nvcc = splat.build_info()["manifest"]["built_with"]["nvcc"]
 majors = {str(version).split(".")[0] for version in (nvcc, torch.version.cuda)}
 pair = "one CUDA major" if len(majors) == 1 else "two CUDA majors"

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from . import __version__
-from ._kernelwheel.exit_status import finish
+from ._kernelwheel.commands.exit_status import finish
 from .commands.memory import NotEnoughMemory, enough_memory
 from .commands.printing import CommandParser
 

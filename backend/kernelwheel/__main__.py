@@ -11,12 +11,12 @@ from pathlib import Path
 from .cli import cache_commands, doctor, inspection
 from .cli.installation import package_of
 from .jit.history import explanation, has_stored
-from .runtime.doctor import SUMMARY
+from .runtime.commands.doctor import SUMMARY
+from .runtime.commands.exit_status import INTERRUPTED, Parser, finish
+from .runtime.commands.kernels_by_name import find_kernels
+from .runtime.commands.own_commands import add_json
 from .runtime.errors import IncompatibleArtifactError
-from .runtime.exit_status import INTERRUPTED, Parser, finish
 from .runtime.kernels import Kernels
-from .runtime.kernels_by_name import find_kernels
-from .runtime.own_commands import add_json
 from .version import LOADED
 
 

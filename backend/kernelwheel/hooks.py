@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 from . import requirements
 from .project import build_settings
 from .project.build_settings import BuildSettings
-from .runtime import platforms
 from .runtime.errors import KernelWheelError, SettingsError
+from .runtime.machine import platforms
 from .runtime.progress import print_line
 from .runtime.settings import DEFAULT, VARIABLE, Origin
 
@@ -39,12 +39,12 @@ with requirements.imports_checked_later():
     from .packing.setuptools_project import outside_checkout, variable_set
     from .project.package import PackageFacts, read_project, source_root
     from .project.source_files import source_digests
-    from .runtime import compiler_process
-    from .runtime import manifest as manifests
-    from .runtime.artifact import Artifact
-    from .runtime.content import can_use_cuda
-    from .runtime.request import CompileAnswer, CompileRequest
-    from .runtime.sources import package_path
+    from .runtime.artifact import manifest as manifests
+    from .runtime.artifact.artifact import Artifact
+    from .runtime.artifact.content import can_use_cuda
+    from .runtime.compiling import compiler_process
+    from .runtime.compiling.request import CompileAnswer, CompileRequest
+    from .runtime.decision.sources import package_path
 
 Config = Mapping[str, Any] | None
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from .runtime.errors import BuildError
-from .runtime.platforms import SUPPORTED, platform_name
+from .runtime.machine.platforms import SUPPORTED, platform_name
 from .version import VERSION
 
 # Each as (import name, name on PyPI). For a compile, at build time or at run time:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from .._kernelwheel.exit_status import INTERRUPTED as INTERRUPTED
+from .._kernelwheel.commands.exit_status import INTERRUPTED as INTERRUPTED
 
 
 class _TerminatedError(BaseException):

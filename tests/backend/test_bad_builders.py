@@ -22,7 +22,7 @@ from kernelwheel import requirements
 from kernelwheel.compiler.toolchain.cuda import decide_cuda
 from kernelwheel.compiler.toolchain.cxx import find_cxx
 from kernelwheel.project.package import read_toml
-from kernelwheel.runtime.store import Store
+from kernelwheel.runtime.store.store import Store
 from kernelwheel.store.inventory import find_damage, take_inventory
 from packaging.requirements import Requirement
 from processes import Done, after_mounting, clean_environment, processes_of, run

@@ -22,7 +22,7 @@ from elftools.elf.sections import SymbolTableSection
 from kernelwheel.cli.inspection import view_wheel
 from kernelwheel.cli.manifest_text import manifest_text
 from kernelwheel.compiler.cmake_driver import CMAKE_VERSION, NINJA_VERSION
-from kernelwheel.runtime import manifest as manifests
+from kernelwheel.runtime.artifact import manifest as manifests
 from standins import NOWHERE, make_program, make_torch
 
 Checkout = Callable[[], Path]

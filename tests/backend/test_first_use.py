@@ -311,7 +311,7 @@ GPU = """
 import torch
 torch.cuda.get_device_capability = lambda index=None: (9, 0)
 import tiny
-from tiny._kernelwheel import host
+from tiny._kernelwheel.machine import host
 host.with_gpus = lambda found: found._replace(driver=(13, 2), capabilities=((9, 0),))
 tiny.KERNELS.require("cuda", 0)
 """
@@ -372,7 +372,7 @@ compiling.shutil.copyfileobj = copy_another
     program = patched_compiler(installed.folder, change)
     script = f"""
 from pathlib import Path
-from tiny._kernelwheel import compiler_process
+from tiny._kernelwheel.compiling import compiler_process
 compiler_process.program = lambda: Path({str(program)!r})
 """
     said = installed.failure(GPU.replace("tiny.KERNELS", script + "tiny.KERNELS"))

@@ -17,7 +17,7 @@ from kept import publish
 from kernelwheel.cli.manifest_text import manifest_text
 from kernelwheel.compiler.binary_inspect import needed
 from kernelwheel.compiler.cmake_driver import CMAKE_VERSION
-from kernelwheel.runtime import manifest as manifests
+from kernelwheel.runtime.artifact import manifest as manifests
 from kernelwheel.store.publishing import intact_entry
 from packaging.specifiers import SpecifierSet
 from processes import Done, RunPython, run

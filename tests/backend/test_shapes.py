@@ -15,7 +15,7 @@ from builds import TORCH, Wheel, build, cache_of, needs_cpu_torch, needs_cuda_to
 from declared import PIP, REPOSITORY, make_user_index
 from kernelwheel.cli.manifest_text import manifest_text
 from kernelwheel.compiler.binary_inspect import needed
-from kernelwheel.runtime import manifest as manifests
+from kernelwheel.runtime.artifact import manifest as manifests
 from processes import RunPython, run
 
 pytestmark = [pytest.mark.slow, pytest.mark.minutes]

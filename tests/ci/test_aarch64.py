@@ -44,7 +44,7 @@ PICTURE = """
 import json, sys
 sys.path.append(sys.argv[1])
 import matrix_probe, splat
-from splat._kernelwheel.platforms import platform_name
+from splat._kernelwheel.machine.platforms import platform_name
 images, _ = matrix_probe.render_all()
 loaded = splat.build_info()["loaded"]
 print(json.dumps({"picture": matrix_probe.digest(images), "platform": platform_name(), "kernels": loaded["cpu"]}))

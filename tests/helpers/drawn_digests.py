@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from splat._kernelwheel import compatible
-from splat._kernelwheel import host as hosts
-from splat._kernelwheel import manifest as manifests
-from splat._kernelwheel.platforms import platform_name
+from splat._kernelwheel.artifact import compatible
+from splat._kernelwheel.artifact import manifest as manifests
+from splat._kernelwheel.machine import host as hosts
+from splat._kernelwheel.machine.platforms import platform_name
 from torch import Tensor
 
 import splat

@@ -14,7 +14,7 @@ from builds import TORCH
 from folders import BACKEND, PACKAGES
 from kernelwheel.compiler.toolchain.cuda import decide_cuda
 from kernelwheel.compiler.toolchain.cxx import find_cxx
-from kernelwheel.runtime.store import Store
+from kernelwheel.runtime.store.store import Store
 from processes import Done
 from standins import settings_with
 

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kernelwheel.runtime import Kernels
-from kernelwheel.runtime import manifest as manifests
-from kernelwheel.runtime.artifact import Artifact
-from kernelwheel.runtime.find import find
-from kernelwheel.runtime.store import Store
-from kernelwheel.runtime.store_lock import making
+from kernelwheel.runtime.artifact import manifest as manifests
+from kernelwheel.runtime.artifact.artifact import Artifact
+from kernelwheel.runtime.decision.find import find
+from kernelwheel.runtime.store.store import Store
+from kernelwheel.runtime.store.store_lock import making
 from kernelwheel.store import build_ahead, publishing
 from samples import Values, rewrite_manifest
 

@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from kernelwheel.runtime import manifest as manifests
-from kernelwheel.runtime.content import PARTS, digests_of, fingerprint_of
-from kernelwheel.runtime.files import json_sha256
-from kernelwheel.runtime.host import Host
-from kernelwheel.runtime.manifest import Library, Manifest, Requires
+from kernelwheel.runtime.artifact import manifest as manifests
+from kernelwheel.runtime.artifact.content import PARTS, digests_of, fingerprint_of
+from kernelwheel.runtime.artifact.manifest import Library, Manifest, Requires
+from kernelwheel.runtime.machine.files import json_sha256
+from kernelwheel.runtime.machine.host import Host
 from kernelwheel.store import manifest_file
 
 Values = dict[str, Any]

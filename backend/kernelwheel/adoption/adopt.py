@@ -15,8 +15,8 @@ from typing import Any
 
 from ..packing.setuptools_project import refuse_ext_modules
 from ..project.package import read_toml, split_table
+from ..runtime.commands.exit_status import Parser
 from ..runtime.errors import KernelWheelError, SettingsError, printable
-from ..runtime.exit_status import Parser
 from .architectures import GPU, choose, family, give
 from .build_requirements import build_system
 from .extension_tables import AdoptionNotes, Table, merge, translate

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..project.arch_choice import OLDEST_DEFAULT, from_flags, parse
-from ..runtime.architectures import ArchList
 from ..runtime.errors import SettingsError
+from ..runtime.machine.architectures import ArchList
 from .extension_tables import AdoptionNotes, Table
 from .setup_runs import SetupRun
 

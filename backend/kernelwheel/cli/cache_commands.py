@@ -12,14 +12,15 @@ import time
 from pathlib import Path
 
 from ..project import arch_choice
-from ..runtime import own_commands, progress
-from ..runtime.artifact import Artifact
-from ..runtime.decision import Request, against
-from ..runtime.doctor import targets_text
+from ..runtime import progress
+from ..runtime.artifact.artifact import Artifact
+from ..runtime.commands import own_commands
+from ..runtime.commands.doctor import targets_text
+from ..runtime.commands.own_commands import OF_KERNELWHEEL, Command, add_json, show, show_cleaning, size_text
+from ..runtime.decision.decision import Request, against
 from ..runtime.errors import IncompatibleArtifactError, SettingsError, command
 from ..runtime.kernels import Kernels
-from ..runtime.own_commands import OF_KERNELWHEEL, Command, add_json, show, show_cleaning, size_text
-from ..runtime.store_lock import DAY
+from ..runtime.store.store_lock import DAY
 from ..store import build_ahead, pruning, transfer
 from ..store.inventory import take_inventory
 from ..store.pruning import Policy

@@ -12,9 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ..runtime.compile_into_store import compile_request
-from ..runtime.decision import Decision, Request
-from ..runtime.doctor import (
+from ..runtime.commands.doctor import (
     Finding,
     damage,
     failures,
@@ -28,14 +26,16 @@ from ..runtime.doctor import (
     rows_text,
     view_decision,
 )
+from ..runtime.compiling.request import CompileRequest
+from ..runtime.decision.compile_into_store import compile_request
+from ..runtime.decision.decision import Decision, Request
+from ..runtime.decision.snapshot import InstalledPackage
 from ..runtime.errors import BuildError, KernelWheelError, StoreError, command, from_json
-from ..runtime.host import Host
 from ..runtime.kernels import Kernels
-from ..runtime.places import temporary_guard
-from ..runtime.platforms import require_supported
-from ..runtime.request import CompileRequest
-from ..runtime.snapshot import InstalledPackage
-from ..runtime.store import Store
+from ..runtime.machine.host import Host
+from ..runtime.machine.platforms import require_supported
+from ..runtime.store.places import temporary_guard
+from ..runtime.store.store import Store
 from ..store.build_ahead import preview
 from ..store.inventory import UNREADABLE, find_damage, take_inventory
 from . import installation

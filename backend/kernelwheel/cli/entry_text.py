@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any
 
-from ..runtime.compatible import Wanted, check
-from ..runtime.doctor import targets_text
-from ..runtime.host import Host
-from ..runtime.own_commands import size_text
+from ..runtime.artifact.compatible import Wanted, check
+from ..runtime.commands.doctor import targets_text
+from ..runtime.commands.own_commands import size_text
+from ..runtime.machine.host import Host
 from ..store.inventory import Entry
 
 

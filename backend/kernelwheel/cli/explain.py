@@ -7,16 +7,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..runtime.artifact import Artifact
-from ..runtime.compatible import Mismatch
-from ..runtime.compile_into_store import compile_request
-from ..runtime.decision import Request, against
+from ..runtime.artifact.artifact import Artifact
+from ..runtime.artifact.compatible import Mismatch
+from ..runtime.commands.own_commands import show
+from ..runtime.decision.compile_into_store import compile_request
+from ..runtime.decision.decision import Request, against
+from ..runtime.decision.find import predict
+from ..runtime.decision.snapshot import InstalledPackage, Snapshot
 from ..runtime.errors import KernelWheelError, from_json
-from ..runtime.find import predict
 from ..runtime.kernels import Kernels
-from ..runtime.own_commands import show
 from ..runtime.settings import Settings
-from ..runtime.snapshot import InstalledPackage, Snapshot
 from ..store import build_ahead
 from ..store.content_changes import differences
 from ..store.inventory import take_inventory

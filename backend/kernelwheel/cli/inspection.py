@@ -8,11 +8,11 @@ import json
 from pathlib import Path
 from typing import NamedTuple
 
-from ..runtime import host as hosts
-from ..runtime.compatible import Mismatch, check
-from ..runtime.doctor import verdict_text
+from ..runtime.artifact.compatible import Mismatch, check
+from ..runtime.artifact.manifest import Manifest
+from ..runtime.commands.doctor import verdict_text
 from ..runtime.errors import IncompatibleArtifactError, UnreadableArtifactError, printable
-from ..runtime.manifest import Manifest
+from ..runtime.machine import host as hosts
 from ..store import archive, manifest_file
 from .manifest_text import manifest_text
 

@@ -12,11 +12,11 @@ from importlib.metadata import Distribution
 from pathlib import Path
 
 from ..project.build_platforms import HOST_PLATFORM
-from ..runtime.doctor import Finding
+from ..runtime.artifact.manifest import FILE, Manifest
+from ..runtime.commands.doctor import Finding
+from ..runtime.decision.sources import editable_name, package_path
 from ..runtime.errors import REINSTALL
-from ..runtime.files import is_seen
-from ..runtime.manifest import FILE, Manifest
-from ..runtime.sources import editable_name, package_path
+from ..runtime.machine.files import is_seen
 from ..store.wheel_record import parse_record, record_digest
 
 # Libraries of torch that the loader must not find in another folder.

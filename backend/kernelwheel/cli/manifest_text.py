@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from ..runtime.doctor import rows_text
-from ..runtime.manifest import Manifest
+from ..runtime.artifact.manifest import Manifest
+from ..runtime.commands.doctor import rows_text
 
 
 def manifest_text(manifest: Manifest) -> str:

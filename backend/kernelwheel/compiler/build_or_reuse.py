@@ -7,18 +7,18 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..runtime import manifest as manifests
-from ..runtime.artifact import Artifact
-from ..runtime.clearing import clean_builds
-from ..runtime.content import Content, without_cuda
+from ..runtime.artifact import manifest as manifests
+from ..runtime.artifact.artifact import Artifact
+from ..runtime.artifact.content import Content, without_cuda
+from ..runtime.artifact.manifest import Manifest
+from ..runtime.compiling.request import CompileAnswer
 from ..runtime.errors import IncompatibleArtifactError, KernelWheelError, StoreError
-from ..runtime.manifest import Manifest
-from ..runtime.places import stores, trust_of
-from ..runtime.platforms import platform_name
+from ..runtime.machine.platforms import platform_name
 from ..runtime.progress import Say
-from ..runtime.request import CompileAnswer
-from ..runtime.store import Store
-from ..runtime.store_lock import making, sign
+from ..runtime.store.clearing import clean_builds
+from ..runtime.store.places import stores, trust_of
+from ..runtime.store.store import Store
+from ..runtime.store.store_lock import making, sign
 from ..store.pruning import BUILDS_ARE_KEPT
 from ..store.publishing import intact_entry, publish
 from .compile import compile_plan, decisions

@@ -20,7 +20,7 @@ from ..flags.words import options_of
 from ..project.arch_choice import gencode
 from ..project.build_platforms import PLATFORMS, WindowsBuild
 from ..project.extension import Extension
-from ..runtime.files import file_sha256, json_sha256
+from ..runtime.machine.files import file_sha256, json_sha256
 from .cmake_driver import BUILD_TYPE, GENERATOR
 from .cross.cmake_files import toolchain_file
 from .cross.windows import cmake_for_windows as windows

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from ..project.extension import refuse
-from ..runtime import manifest as manifests
-from ..runtime.artifact import Artifact
+from ..runtime.artifact import manifest as manifests
+from ..runtime.artifact.artifact import Artifact
+from ..runtime.artifact.manifest import Library, Manifest, Requires
 from ..runtime.errors import BuildError, way_out
-from ..runtime.files import json_sha256
-from ..runtime.manifest import Library, Manifest, Requires
-from ..runtime.permissions import NOBODY_ELSE, Trust
+from ..runtime.machine.files import json_sha256
+from ..runtime.machine.permissions import NOBODY_ELSE, Trust
 from ..runtime.progress import Say
-from ..runtime.store import Store
+from ..runtime.store.store import Store
 from ..runtime.variables import own_variable
 from ..store import manifest_file
 from ..version import VERSION

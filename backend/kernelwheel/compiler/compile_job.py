@@ -8,10 +8,10 @@ from typing import Any
 
 from ..project.build_settings import NATIVE, BuildSettings
 from ..project.package import PackageFacts
-from ..runtime.content import Content
+from ..runtime.artifact.content import Content
+from ..runtime.compiling.request import CONTRACT
 from ..runtime.errors import INSTALL_COMPILER, BuildError
 from ..runtime.record import Record
-from ..runtime.request import CONTRACT
 from ..runtime.settings import Origin, Settings
 
 OF_RUN_TIME = Origin("kernels that are compiled at run time")

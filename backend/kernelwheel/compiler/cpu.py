@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..project.build_settings import NATIVE, BuildSettings
 from ..runtime.errors import BuildError, SettingsError
-from ..runtime.platforms import cpu_features
+from ..runtime.machine.platforms import cpu_features
 from ..runtime.settings import TABLE
 from ..source_language import CUDA_SUFFIX
 from .compile_job import OF_RUN_TIME

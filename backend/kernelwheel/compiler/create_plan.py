@@ -13,10 +13,10 @@ from ..project.build_platforms import PLATFORMS
 from ..project.build_settings import BuildSettings
 from ..project.package import PackageFacts
 from ..project.source_files import source_digests
-from ..runtime.content import Content, can_use_cuda, without_cuda
+from ..runtime.artifact.content import Content, can_use_cuda, without_cuda
+from ..runtime.decision.no_kernels import changed_sources
 from ..runtime.errors import BuildError, SettingsError
-from ..runtime.files import json_sha256
-from ..runtime.no_kernels import changed_sources
+from ..runtime.machine.files import json_sha256
 from ..runtime.variables import own_variable
 from .cmake_inputs import recipe_of
 from .cpu import draw_cpu

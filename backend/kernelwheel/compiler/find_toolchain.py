@@ -14,7 +14,7 @@ from ..project.build_platforms import Platform, WindowsBuild
 from ..project.build_settings import BuildSettings
 from ..requirements import FOR_WINDOWS, RELEASES, missing
 from ..runtime.errors import BuildError
-from ..runtime.platforms import platform_name
+from ..runtime.machine.platforms import platform_name
 from ..runtime.settings import Origin
 from .compile_job import CompileJob
 from .cross.target_platform import cross_platform, for_target, refuse_libraries_on_all_of_torch

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..flags.options import FOLDERS
 from ..flags.words import directives_of, values_of
 from ..runtime.errors import BuildError, way_out
-from ..runtime.files import json_sha256
+from ..runtime.machine.files import json_sha256
 from ..source_language import named_headers
 from .toolchain.binding import cuda_folders, python_folders
 from .toolchain.toolchain import Toolchain

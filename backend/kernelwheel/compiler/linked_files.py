@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ..flags.words import options_of, values_of
 from ..runtime.errors import BuildError, way_out
-from ..runtime.files import file_sha256, is_file
+from ..runtime.machine.files import file_sha256, is_file
 from .headers import Reached
 from .plan import Plan
 from .toolchain.binding import find_cuda_library

@@ -17,7 +17,7 @@ from pathlib import Path
 from ..flags.words import with_files
 from ..project.build_settings import NATIVE
 from ..runtime.errors import BuildError
-from ..runtime.files import json_sha256
+from ..runtime.machine.files import json_sha256
 from ..source_language import CUDA_SUFFIX
 from .toolchain.cxx import Cxx
 from .toolchain.programs import last_line, output_of

@@ -14,10 +14,10 @@ from typing import Any
 from ..project.build_platforms import PLATFORMS
 from ..project.extension import Extension, to_json
 from ..project.package import make_content
-from ..runtime import architectures
-from ..runtime.architectures import ArchList
-from ..runtime.content import Content, digests_of, fingerprint_of
-from ..runtime.manifest_schema import SCHEMA
+from ..runtime.artifact.content import Content, digests_of, fingerprint_of
+from ..runtime.artifact.manifest_schema import SCHEMA
+from ..runtime.machine import architectures
+from ..runtime.machine.architectures import ArchList
 from .machine_flags import CpuPlan
 from .toolchain.binding import Binding
 

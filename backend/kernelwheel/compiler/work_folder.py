@@ -31,11 +31,11 @@ from typing import Any
 
 from ..project.build_platforms import HOST_PLATFORM
 from ..runtime.errors import BuildError, StoreError
-from ..runtime.files import file_sha256, json_sha256
-from ..runtime.locks import exclusive
-from ..runtime.permissions import FOLDER, PRIVATE, Trust
-from ..runtime.places import temporary_guard
-from ..runtime.store import REUSABLE, Store
+from ..runtime.machine.files import file_sha256, json_sha256
+from ..runtime.machine.locks import exclusive
+from ..runtime.machine.permissions import FOLDER, PRIVATE, Trust
+from ..runtime.store.places import temporary_guard
+from ..runtime.store.store import REUSABLE, Store
 from ..runtime.variables import own_variable
 from .cross.windows import zig
 from .files_read import files_read

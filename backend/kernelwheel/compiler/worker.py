@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..runtime.errors import KernelWheelError
-from ..runtime.platforms import require_supported
+from ..runtime.machine.platforms import require_supported
 from .compile_job import read_job
 from .parent_watch import Caller
 from .tools import require_tools

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ..runtime.files import is_file
+from ..runtime.machine.files import is_file
 from ..source_language import SOURCES
 from .options import OTHERS_OF_LINKER, READ_BY_LINKER
 from .words import Word, join, split, valued, values_of

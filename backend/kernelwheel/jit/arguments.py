@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from ..flags.words import with_files
 from ..runtime.errors import SettingsError
-from ..runtime.files import is_file
+from ..runtime.machine.files import is_file
 from ..runtime.record import Record
 
 Abi = Literal["torch", "stable"]

@@ -10,7 +10,7 @@ from pathlib import Path
 from ..flags.linking import LINKED, LINKED_FOR_CUDA, LinkFlags
 from ..flags.options import FOLDERS, PLAIN
 from ..flags.words import directives_of, with_headers
-from ..runtime.files import is_folder
+from ..runtime.machine.files import is_folder
 from ..runtime.record import Record
 from .arguments import LoadArguments, Strings, absolute
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 
-from ..runtime.artifact import Artifact
-from ..runtime.content import Content
-from ..runtime.files import is_folder
-from ..runtime.manifest import FILE
-from ..runtime.snapshot import InstalledPackage
+from ..runtime.artifact.artifact import Artifact
+from ..runtime.artifact.content import Content
+from ..runtime.artifact.manifest import FILE
+from ..runtime.decision.snapshot import InstalledPackage
+from ..runtime.machine.files import is_folder
 from ..store.content_changes import differences
 
 

@@ -13,18 +13,18 @@ from typing import Any
 
 from ..flags.options import FOLDERS
 from ..flags.words import with_headers
-from ..runtime import host as hosts
-from ..runtime.artifact import Artifact
-from ..runtime.decision import Request, against
+from ..runtime.artifact.artifact import Artifact
+from ..runtime.artifact.manifest import read
+from ..runtime.decision.decision import Request, against
+from ..runtime.decision.find import find
+from ..runtime.decision.no_kernels import incompatible
 from ..runtime.errors import BuildError, IncompatibleArtifactError
-from ..runtime.files import json_sha256
-from ..runtime.find import find
-from ..runtime.host import Host
 from ..runtime.kernels import Kernels
 from ..runtime.loading import load_module
-from ..runtime.manifest import read
-from ..runtime.no_kernels import incompatible
-from ..runtime.platforms import library_file, platform_name
+from ..runtime.machine import host as hosts
+from ..runtime.machine.files import json_sha256
+from ..runtime.machine.host import Host
+from ..runtime.machine.platforms import library_file, platform_name
 from .arguments import LoadArguments
 from .package import Description, NotInstalled, described
 

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from ..flags.words import with_headers
-from ..runtime.compatible import Mismatch
-from ..runtime.content import Content
-from ..runtime.files import json_sha256
+from ..runtime.artifact.compatible import Mismatch
+from ..runtime.artifact.content import Content
+from ..runtime.decision.snapshot import InstalledPackage
+from ..runtime.decision.sources import Sources
+from ..runtime.machine.files import json_sha256
 from ..runtime.record import Record
 from ..runtime.settings import Origin, Settings
-from ..runtime.snapshot import InstalledPackage
-from ..runtime.sources import Sources
 from ..source_language import CUDA_SUFFIX, SOURCES
 from ..version import LOADED, OLDEST_TORCH
 from .arguments import LoadArguments
@@ -94,7 +94,7 @@ class NotInstalled(InstalledPackage):
         """Write the files where the compiler takes them from, and say why; called once the store is locked."""
         # imported only if needed, to keep a warm start fast
         from ..runtime.progress import printer
-        from ..runtime.store_lock import mark
+        from ..runtime.store.store_lock import mark
         from .history import changes, last_entries
 
         assert self.source

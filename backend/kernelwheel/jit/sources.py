@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ..flags.linking import LINKED_FILES
 from ..runtime.errors import SettingsError, way_out
-from ..runtime.files import is_file
+from ..runtime.machine.files import is_file
 from ..runtime.record import Record
 from ..source_language import CUDA_SUFFIX, CXX_SUFFIXES, UNFIT, named_headers
 from .arguments import LoadArguments, Paths, absolute

@@ -12,7 +12,7 @@ from pathlib import Path
 from packaging.version import Version
 
 from ..compiler.binary_inspect import used_symbols
-from ..runtime.artifact import Artifact
+from ..runtime.artifact.artifact import Artifact
 from ..runtime.errors import BuildError
 
 MOST_SYMBOLS = 10

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from packageurl import PackageURL
 
-from ..runtime.manifest import Library, Manifest
+from ..runtime.artifact.manifest import Library, Manifest
 
 # What NVIDIA's own wheels declare.
 NVIDIA = "LicenseRef-NVIDIA-Proprietary"

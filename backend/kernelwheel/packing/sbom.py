@@ -20,7 +20,7 @@ from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 
 from ..project.build_settings import OLDEST_ZIP_TIME
-from ..runtime.manifest import Library, Manifest
+from ..runtime.artifact.manifest import Library, Manifest
 from ..store.archive import native_folder
 from ..version import VERSION
 from .components import Component

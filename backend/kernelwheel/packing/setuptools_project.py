@@ -15,7 +15,7 @@ from setuptools import find_namespace_packages, find_packages
 
 from ..project.package import read_project, read_toml, source_root
 from ..runtime.errors import SettingsError
-from ..runtime.files import is_file, is_folder
+from ..runtime.machine.files import is_file, is_folder
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from ..compiler.elf_inspect import NeededSymbol
 from ..project.build_platforms import HOST_PLATFORM, Platform, WindowsBuild
 from ..project.build_settings import BuildSettings
 from ..runtime.errors import BuildError
-from ..runtime.platforms import numbers
+from ..runtime.machine.platforms import numbers
 from .allowed_dlls import is_allowed
 
 MOST_REASONS = 20

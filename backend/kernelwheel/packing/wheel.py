@@ -16,10 +16,10 @@ from wheel.wheelfile import WheelError, WheelFile
 
 from ..project.build_platforms import PLATFORMS
 from ..project.extension import Extension, from_plan
-from ..runtime import manifest as manifests
-from ..runtime.artifact import Artifact
+from ..runtime.artifact import manifest as manifests
+from ..runtime.artifact.artifact import Artifact
+from ..runtime.decision.sources import package_path
 from ..runtime.errors import BuildError
-from ..runtime.sources import package_path
 from ..store import manifest_file
 from ..store.archive import native_folder
 from . import sbom

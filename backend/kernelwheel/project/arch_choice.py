@@ -6,8 +6,8 @@ import difflib
 import re
 from collections.abc import Iterable, Sequence, Set
 
-from ..runtime.architectures import ITEM, TEGRA, Arch, ArchList
 from ..runtime.errors import SettingsError
+from ..runtime.machine.architectures import ITEM, TEGRA, Arch, ArchList
 
 # The names that torch.utils.cpp_extension understands.
 NAMED = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import struct
 
-from ..runtime.platforms import Linux
+from ..runtime.machine.platforms import Linux
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 HEADER = 1024  # bytes at the beginning of a library that say what it is for

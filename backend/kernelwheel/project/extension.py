@@ -13,9 +13,9 @@ from pathlib import PurePosixPath
 from typing import Any, Literal, NamedTuple, NoReturn, get_args
 
 from ..flags.options import FOLDERS
-from ..runtime.architectures import ArchList
 from ..runtime.errors import SettingsError
-from ..runtime.platforms import library_file
+from ..runtime.machine.architectures import ArchList
+from ..runtime.machine.platforms import library_file
 from ..runtime.settings import TABLE, choice
 from ..source_language import CUDA_SUFFIX
 from . import arch_choice

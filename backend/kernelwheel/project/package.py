@@ -10,11 +10,11 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
-from ..runtime.content import Content
+from ..runtime.artifact.content import Content
+from ..runtime.decision.sources import package_path
 from ..runtime.errors import SettingsError, way_out
-from ..runtime.files import is_file, is_folder
+from ..runtime.machine.files import is_file, is_folder
 from ..runtime.settings import TABLE
-from ..runtime.sources import package_path
 from ..version import OLDEST_TORCH
 from . import source_files
 from .build_settings import written

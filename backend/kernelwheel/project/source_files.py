@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
 from ..runtime.errors import BuildError, SettingsError, way_out
-from ..runtime.files import file_sha256, is_file, is_folder
+from ..runtime.machine.files import file_sha256, is_file, is_folder
 from ..source_language import CUDA_SUFFIX, CXX_SUFFIXES, UNFIT
 from .extension import Extension, refuse
 

@@ -7,11 +7,12 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from . import compiler_process, doctor, own_commands
+from .commands import doctor, own_commands
+from .commands.exit_status import INTERRUPTED, Parser, finish
+from .commands.kernels_by_name import find_kernels
+from .compiling import compiler_process
 from .errors import INSTALL_COMPILER, IncompatibleArtifactError, command
-from .exit_status import INTERRUPTED, Parser, finish
-from .kernels_by_name import find_kernels
-from .platforms import require_supported
+from .machine.platforms import require_supported
 
 # Kernelwheel's command, in a process of this one's folders of modules: with the name of the package and its words.
 _START = """import sys

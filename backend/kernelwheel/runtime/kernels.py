@@ -17,18 +17,18 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar
 
-from . import host as hosts
-from .artifact import Artifact
-from .compatible import capability_mismatch
-from .content import can_use_cuda
-from .decision import Request, against, verdict
+from .artifact.artifact import Artifact
+from .artifact.compatible import capability_mismatch
+from .artifact.content import can_use_cuda
+from .decision.decision import Request, against, verdict
+from .decision.find import find, look
+from .decision.no_kernels import incompatible, left_out, no_gpu, other_gpu
+from .decision.snapshot import InstalledPackage
 from .errors import KernelWheelError, LeftOutError, UnreadableArtifactError, way_out
-from .find import find, look
-from .host import Host
 from .loading import library_of, load_module, load_operators, needed_for
-from .no_kernels import incompatible, left_out, no_gpu, other_gpu
-from .platforms import HOST_PLATFORM
-from .snapshot import InstalledPackage
+from .machine import host as hosts
+from .machine.host import Host
+from .machine.platforms import HOST_PLATFORM
 
 
 class Kernels:
@@ -200,7 +200,7 @@ class Kernels:
         if decision.artifact:
             return decision.artifact
         from . import progress
-        from .compile_into_store import compile_into_store
+        from .decision.compile_into_store import compile_into_store
 
         say = progress.printer(package.package)
         artifact, _ = compile_into_store(package, self.host, request, package.settings, say)

@@ -20,10 +20,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
-from .artifact import Artifact
+from .artifact.artifact import Artifact
+from .artifact.manifest import Library
 from .errors import REINSTALL, IncompatibleArtifactError, UnreadableArtifactError, way_out
-from .manifest import Library
-from .platforms import HOST_PLATFORM
+from .machine.platforms import HOST_PLATFORM
 
 
 def needed_for(device: str) -> tuple[str, ...]:

@@ -21,11 +21,11 @@ from typing import IO
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 from ..project.build_platforms import HEADER, PLATFORMS
-from ..runtime import manifest as manifests
+from ..runtime.artifact import manifest as manifests
+from ..runtime.artifact.manifest import Library, Manifest
+from ..runtime.artifact.manifest_schema import short
+from ..runtime.decision.sources import package_path
 from ..runtime.errors import IncompatibleArtifactError, UnreadableArtifactError
-from ..runtime.manifest import Library, Manifest
-from ..runtime.manifest_schema import short
-from ..runtime.sources import package_path
 from .wheel_record import LARGEST_RECORD, parse_record, record_digest, wrong_member
 
 BLOCK = 1 << 20

@@ -6,16 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..project import arch_choice
-from ..runtime import compiler_process
-from ..runtime.artifact import Artifact
-from ..runtime.compile_into_store import compile_into_store
-from ..runtime.decision import Request
-from ..runtime.find import find
-from ..runtime.host import Host
+from ..runtime.artifact.artifact import Artifact
+from ..runtime.compiling import compiler_process
+from ..runtime.compiling.request import CompileRequest
+from ..runtime.decision.compile_into_store import compile_into_store
+from ..runtime.decision.decision import Request
+from ..runtime.decision.find import find
+from ..runtime.decision.snapshot import InstalledPackage
 from ..runtime.kernels import Kernels
-from ..runtime.request import CompileRequest
+from ..runtime.machine.host import Host
 from ..runtime.settings import Origin, Settings
-from ..runtime.snapshot import InstalledPackage
 
 
 def build(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..runtime import manifest as manifests
-from ..runtime.artifact import Artifact
-from ..runtime.clearing import size_of, versions
-from ..runtime.compatible import Mismatch
+from ..runtime.artifact import manifest as manifests
+from ..runtime.artifact.artifact import Artifact
+from ..runtime.artifact.compatible import Mismatch
+from ..runtime.artifact.manifest_schema import is_digest
 from ..runtime.errors import (
     IncompatibleArtifactError,
     OtherSchemaError,
@@ -17,8 +17,8 @@ from ..runtime.errors import (
     UnreadableStoreError,
     command,
 )
-from ..runtime.manifest_schema import is_digest
-from ..runtime.store import Store
+from ..runtime.store.clearing import size_of, versions
+from ..runtime.store.store import Store
 
 # Errors for what may be intact but cannot be read right now.
 UNREADABLE = (UnreadableArtifactError, UnreadableStoreError)

@@ -1,4 +1,4 @@
-"""Writing `manifest.json`, with its own digest; runtime/manifest.py reads it."""
+"""Writing `manifest.json`, with its own digest; runtime/artifact/manifest.py reads it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from ..runtime.artifact.manifest import FILE, ZEROS, Manifest, parse
 from ..runtime.errors import BuildError
-from ..runtime.manifest import FILE, ZEROS, Manifest, parse
 
 
 def to_bytes(manifest: Manifest) -> bytes:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..runtime.clearing import Cleaning, clean, clean_builds, together, versions
-from ..runtime.store import Store
-from ..runtime.store_lock import DAY
+from ..runtime.store.clearing import Cleaning, clean, clean_builds, together, versions
+from ..runtime.store.store import Store
+from ..runtime.store.store_lock import DAY
 from .inventory import Entry, take_inventory
 
 BUILDS_ARE_KEPT = 30 * DAY

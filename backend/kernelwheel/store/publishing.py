@@ -11,13 +11,13 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from ..runtime import manifest as manifests
-from ..runtime.artifact import Artifact
+from ..runtime.artifact import manifest as manifests
+from ..runtime.artifact.artifact import Artifact
+from ..runtime.artifact.manifest_schema import is_digest
 from ..runtime.errors import IncompatibleArtifactError, UnreadableArtifactError, UnreadableStoreError
-from ..runtime.manifest_schema import is_digest
-from ..runtime.permissions import FILE, FOLDER, PRIVATE
-from ..runtime.store import OnDamage, Store
-from ..runtime.store_lock import mark
+from ..runtime.machine.permissions import FILE, FOLDER, PRIVATE
+from ..runtime.store.store import OnDamage, Store
+from ..runtime.store.store_lock import mark
 
 
 def publish(store: Store, fingerprint: str, make: Callable[[Path], object]) -> Artifact:

@@ -13,13 +13,13 @@ from collections.abc import Callable
 from pathlib import Path
 from zipfile import ZipFile, ZipInfo
 
-from ..runtime import manifest as manifests
-from ..runtime.artifact import Artifact
+from ..runtime.artifact import manifest as manifests
+from ..runtime.artifact.artifact import Artifact
+from ..runtime.artifact.manifest import Manifest
 from ..runtime.errors import IncompatibleArtifactError
-from ..runtime.manifest import Manifest
-from ..runtime.platforms import platform_name
-from ..runtime.store import Store
-from ..runtime.store_lock import making
+from ..runtime.machine.platforms import platform_name
+from ..runtime.store.store import Store
+from ..runtime.store.store_lock import making
 from . import archive
 from .publishing import publish
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..runtime.errors import StoreError
-from ..runtime.store import Store
+from ..runtime.store.store import Store
 from .inventory import UNREADABLE, Entry, Inventory, find_damage, take_inventory
 
 

@@ -14,7 +14,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Iterable
 from zipfile import ZipInfo
 
-from ..runtime.manifest_schema import short
+from ..runtime.artifact.manifest_schema import short
 
 # Enough for as many members as a readable zip file has.
 LARGEST_RECORD = 8 << 20

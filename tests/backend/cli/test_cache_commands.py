@@ -17,9 +17,9 @@ from kept import fill, kernels_of, relabel
 from kernelwheel.cli import cache_commands
 from kernelwheel.project import arch_choice
 from kernelwheel.runtime import Kernels
-from kernelwheel.runtime.exit_status import finish
-from kernelwheel.runtime.store import Store
-from kernelwheel.runtime.store_lock import making
+from kernelwheel.runtime.commands.exit_status import finish
+from kernelwheel.runtime.store.store import Store
+from kernelwheel.runtime.store.store_lock import making
 from kernelwheel.store import content_changes
 from samples import flip
 

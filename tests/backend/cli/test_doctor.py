@@ -22,9 +22,9 @@ from kernelwheel.cli import installation as installations
 from kernelwheel.cli.entry_text import entry_text
 from kernelwheel.cli.installation import Installation
 from kernelwheel.runtime import Kernels
+from kernelwheel.runtime.artifact.manifest import Library
 from kernelwheel.runtime.errors import REINSTALL
-from kernelwheel.runtime.manifest import Library
-from kernelwheel.runtime.store import Store
+from kernelwheel.runtime.store.store import Store
 from samples import sample
 
 MANIFEST = sample(Library("libtiny_cpu.so", "0" * 64, 1, "cpu"))

@@ -16,12 +16,13 @@ from kernelwheel.compiler import tools
 from kernelwheel.compiler.toolchain.cuda import no_nvcc
 from kernelwheel.compiler.toolchain.torch_files import Torch
 from kernelwheel.project.package import read_toml
-from kernelwheel.runtime import manifest, no_kernels
-from kernelwheel.runtime.compatible import Wanted, check
+from kernelwheel.runtime.artifact import manifest
+from kernelwheel.runtime.artifact.compatible import Wanted, check
+from kernelwheel.runtime.artifact.manifest import Requires
+from kernelwheel.runtime.decision import no_kernels
+from kernelwheel.runtime.decision.snapshot import InstalledPackage
 from kernelwheel.runtime.errors import REINSTALL, KernelWheelError
-from kernelwheel.runtime.host import Host
-from kernelwheel.runtime.manifest import Requires
-from kernelwheel.runtime.snapshot import InstalledPackage
+from kernelwheel.runtime.machine.host import Host
 from packaging.requirements import Requirement
 from samples import CUDA_MANIFEST, PLAN
 from standins import settings_with

@@ -19,7 +19,7 @@ from editables import SMALL, Editable, make_editable
 from folders import BACKEND
 from kept import fill
 from kernelwheel.runtime.errors import INSTALL_COMPILER, command
-from kernelwheel.runtime.store import Store
+from kernelwheel.runtime.store.store import Store
 from processes import Done, run
 from standins import hide_packages
 from wheel.wheelfile import WheelFile

@@ -13,7 +13,7 @@ from folders import BACKEND
 from kept import fill
 from kernelwheel.compiler.tools import INSTALL_TOOLS
 from kernelwheel.runtime.errors import REINSTALL
-from kernelwheel.runtime.store import Store
+from kernelwheel.runtime.store.store import Store
 from patched_compiler import patched_compiler
 from processes import RunPython
 from samples import flip, rewrite_manifest
@@ -23,7 +23,8 @@ ASK = """
 import json, os, sys
 from pathlib import Path
 from kernelwheel.cli import doctor
-from kernelwheel.runtime import Kernels, compiler_process
+from kernelwheel.runtime import Kernels
+from kernelwheel.runtime.compiling import compiler_process
 from kernelwheel.runtime.errors import KernelWheelError
 compiler_process.program = lambda: Path(sys.argv[2])
 kernels = Kernels("tiny", "1.2.3", Path(sys.argv[1]))

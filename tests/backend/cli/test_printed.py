@@ -18,9 +18,9 @@ from kept import fill, kernels_of
 from kernelwheel.__main__ import main
 from kernelwheel.cli import cache_commands, doctor
 from kernelwheel.runtime import Kernels, progress
+from kernelwheel.runtime.commands.exit_status import finish
 from kernelwheel.runtime.errors import BuildError, printable
-from kernelwheel.runtime.exit_status import finish
-from kernelwheel.runtime.store import Store
+from kernelwheel.runtime.store.store import Store
 
 # Sets a terminal's title and clears it, goes back in the line, turns what follows around; and lines of its own.
 LINE = "a forged line"

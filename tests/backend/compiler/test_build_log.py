@@ -9,7 +9,7 @@ import pytest
 from builds import Wheel
 from kernelwheel.compiler.cmake_build import first_failure, progress
 from kernelwheel.compiler.work_folder import locked_workdir
-from kernelwheel.runtime.permissions import NOBODY_ELSE
+from kernelwheel.runtime.machine.permissions import NOBODY_ELSE
 from standins import make_machine
 
 COMMAND = "/usr/bin/c++ -Werror=x -o a.o -c a.cpp"

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from kernelwheel.compiler.compile_job import read_job
-from kernelwheel.runtime import compiler_process
-from kernelwheel.runtime import manifest as manifests
-from kernelwheel.runtime.content import without_cuda
+from kernelwheel.runtime.artifact import manifest as manifests
+from kernelwheel.runtime.artifact.content import without_cuda
+from kernelwheel.runtime.compiling import compiler_process
+from kernelwheel.runtime.compiling.request import CONTRACT
 from kernelwheel.runtime.errors import INSTALL_COMPILER, BuildError
-from kernelwheel.runtime.request import CONTRACT
 
 RECORDED = Path(__file__).parent / "requests"
 

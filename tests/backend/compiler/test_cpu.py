@@ -28,7 +28,7 @@ from kernelwheel.compiler.toolchain.toolchain import Toolchain
 from kernelwheel.project.extension import Extension, read_extensions
 from kernelwheel.project.package import PackageFacts, split_table
 from kernelwheel.runtime.errors import BuildError, SettingsError
-from kernelwheel.runtime.platforms import cpu_features
+from kernelwheel.runtime.machine.platforms import cpu_features
 from programs import find_optional
 from standins import make_program, settings_with
 

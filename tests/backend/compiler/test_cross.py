@@ -31,12 +31,12 @@ from kernelwheel.compiler.toolchain.toolkit_identity import toolkit_identity
 from kernelwheel.compiler.work_folder import link_toolkit
 from kernelwheel.project import build_platforms
 from kernelwheel.project.package import PackageFacts
-from kernelwheel.runtime import host as hosts
-from kernelwheel.runtime import platforms
-from kernelwheel.runtime.compile_into_store import compile_request
-from kernelwheel.runtime.decision import Request
+from kernelwheel.runtime.decision.compile_into_store import compile_request
+from kernelwheel.runtime.decision.decision import Request
+from kernelwheel.runtime.decision.snapshot import InstalledPackage
 from kernelwheel.runtime.errors import BuildError
-from kernelwheel.runtime.snapshot import InstalledPackage
+from kernelwheel.runtime.machine import host as hosts
+from kernelwheel.runtime.machine import platforms
 from programs import CLANG, CUDA_12, find_optional
 from standins import GPU_CODES, make_cxx, make_machine, make_program, make_toolkit, settings_with, sources_of
 

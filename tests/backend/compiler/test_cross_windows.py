@@ -35,7 +35,7 @@ from kernelwheel.packing.allowed_dlls import is_allowed
 from kernelwheel.project.build_platforms import HEADER, PLATFORMS, WindowsBuild
 from kernelwheel.project.build_settings import BuildSettings
 from kernelwheel.runtime.errors import BuildError
-from kernelwheel.runtime.files import file_sha256
+from kernelwheel.runtime.machine.files import file_sha256
 from kernelwheel.store import archive
 from programs import CLANG, CUDA_12
 from standins import GPU_CODES, make_program, make_toolkit, settings_with
@@ -442,7 +442,7 @@ def test_cuda_kernels_are_left_out_unless_they_are_required_and_then_by_clang() 
 
 
 def test_only_linux_on_x86_64_builds_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("kernelwheel.runtime.platforms", "kernelwheel.compiler.cross.target_platform"):
+    for module in ("kernelwheel.runtime.machine.platforms", "kernelwheel.compiler.cross.target_platform"):
         monkeypatch.setattr(f"{module}.platform_name", lambda: "linux-aarch64")
 
     caught = error(lambda: cross_platform(settings_with({}, **FOR_WINDOWS)))

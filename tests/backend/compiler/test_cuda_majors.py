@@ -18,13 +18,13 @@ from kernelwheel.compiler.toolchain.toolkit import Nvcc
 from kernelwheel.compiler.toolchain.torch_files import Torch, read_torch
 from kernelwheel.project.extension import is_of_cuda_major
 from kernelwheel.project.package import Abi, PackageFacts, split_table
-from kernelwheel.runtime.compile_into_store import compile_request
-from kernelwheel.runtime.decision import Request
-from kernelwheel.runtime.doctor import targets_text
+from kernelwheel.runtime.commands.doctor import targets_text
+from kernelwheel.runtime.decision.compile_into_store import compile_request
+from kernelwheel.runtime.decision.decision import Request
+from kernelwheel.runtime.decision.snapshot import InstalledPackage
 from kernelwheel.runtime.errors import BuildError
-from kernelwheel.runtime.host import Host
+from kernelwheel.runtime.machine.host import Host
 from kernelwheel.runtime.settings import Settings
-from kernelwheel.runtime.snapshot import InstalledPackage
 from samples import CPU_LIBRARY, CUDA_LIBRARY, sample
 from standins import (
     GPU_CODES,

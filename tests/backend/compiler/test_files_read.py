@@ -12,7 +12,7 @@ from kernelwheel.compiler.linked_files import files_in, linked_files
 from kernelwheel.compiler.plan import Plan
 from kernelwheel.compiler.toolchain.toolchain import Toolchain
 from kernelwheel.runtime.errors import BuildError
-from kernelwheel.runtime.files import file_sha256
+from kernelwheel.runtime.machine.files import file_sha256
 from kernelwheel.version import LOADED
 from standins import Machine, make_machine, settings_with
 

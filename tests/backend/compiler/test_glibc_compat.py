@@ -11,7 +11,7 @@ import pytest
 from kernelwheel.compiler.binary_inspect import newest_symbol_version
 from kernelwheel.compiler.toolchain.cxx import Cxx, find_cxx
 from kernelwheel.compiler.toolchain.glibc_compat import LINKED_IN, older_symbols, source_files
-from kernelwheel.runtime.platforms import numbers
+from kernelwheel.runtime.machine.platforms import numbers
 from processes import run
 from standins import make_cxx, make_program, settings_with
 

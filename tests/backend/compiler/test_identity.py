@@ -18,8 +18,8 @@ PURE = """
 import sys
 from pathlib import Path
 from kernelwheel.compiler.work_folder import work_name
-from kernelwheel.runtime import host
-from kernelwheel.runtime.compatible import Wanted, check
+from kernelwheel.runtime.machine import host
+from kernelwheel.runtime.artifact.compatible import Wanted, check
 from kernelwheel.reference import options_table
 from kernelwheel.store.content_changes import differences
 from kernelwheel.cli.manifest_text import settings_text

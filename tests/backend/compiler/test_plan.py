@@ -16,7 +16,7 @@ from kernelwheel.project.build_platforms import PLATFORMS
 from kernelwheel.project.build_settings import REGISTRY
 from kernelwheel.project.package import PackageFacts
 from kernelwheel.runtime.errors import BuildError, SettingsError
-from kernelwheel.runtime.platforms import platform_name
+from kernelwheel.runtime.machine.platforms import platform_name
 from kernelwheel.runtime.settings import Option
 from processes import RunPython
 from standins import SOURCES, TWICE, Machine, make_cxx, make_machine, make_toolkit, make_torch, plan_of, settings_with

@@ -24,7 +24,7 @@ from kernelwheel.compiler.toolchain.torch_files import Torch, read_torch
 from kernelwheel.compiler.work_folder import prepare_workdir, work_path
 from kernelwheel.project.package import PackageFacts
 from kernelwheel.runtime.errors import BuildError
-from kernelwheel.runtime.files import file_sha256
+from kernelwheel.runtime.machine.files import file_sha256
 from processes import run
 from programs import find_optional
 from standins import PRESENT, make_machine, plan_of, settings_with

@@ -118,8 +118,8 @@ def making(editable: Editable) -> Iterator[subprocess.Popen[str]]:
     """A process that makes an entry, until it is killed."""
     script = """
 import time
-from tiny._kernelwheel.store import Store
-from tiny._kernelwheel.store_lock import making, sign
+from tiny._kernelwheel.store.store import Store
+from tiny._kernelwheel.store.store_lock import making, sign
 from pathlib import Path
 import sys
 store = Store(Path(sys.argv[1]), "tiny", "1.2.3")
@@ -224,7 +224,7 @@ ZYGOTE = """
 import os, signal, sys, time
 from pathlib import Path
 import tiny
-from tiny._kernelwheel import compiler_process
+from tiny._kernelwheel.compiling import compiler_process
 compiler_process.program = lambda: Path(sys.argv[1])
 kernels = tiny.KERNELS
 for line in sys.stdin:
@@ -457,7 +457,8 @@ def test_an_entry_on_a_disk_that_is_read_only_is_found(compiled: Editable) -> No
 AS_NOBODY = """
 import os, sys
 import tiny
-from tiny._kernelwheel import compile_into_store, progress, settings, sources
+from tiny._kernelwheel.decision import compile_into_store, sources
+from tiny._kernelwheel import progress, settings
 from tiny._kernelwheel.errors import KernelWheelError
 os.setgid(65534)
 os.setuid(65534)
@@ -494,7 +495,7 @@ def test_a_store_that_this_user_may_not_use_is_said(public: Editable, mode: int,
     assert "TINY_CACHE_DIR" in said
 
 
-PREDICT_AS_NOBODY = "from tiny._kernelwheel import doctor\n" + AS_NOBODY.replace(
+PREDICT_AS_NOBODY = "from tiny._kernelwheel.commands import doctor\n" + AS_NOBODY.replace(
     "try:",
     """view = doctor.examine(tiny.KERNELS)
 print(*(each["outcome"] for each in view["next"]), sep="\\n")
@@ -592,7 +593,7 @@ publishing._fsync = fsync
 WITH_COMPILER = """
 import sys
 from pathlib import Path
-from tiny._kernelwheel import compiler_process
+from tiny._kernelwheel.compiling import compiler_process
 compiler_process.program = lambda: Path(sys.argv[1])
 """
 

@@ -23,10 +23,10 @@ from kernelwheel.compiler.toolchain.nvcc import LIKE_TORCH, NvccLimits
 from kernelwheel.compiler.toolchain.toolkit import Nvcc, find_cudart
 from kernelwheel.compiler.toolchain.torch_files import Torch
 from kernelwheel.project.package import PackageFacts
-from kernelwheel.runtime.artifact import Artifact
+from kernelwheel.runtime.artifact.artifact import Artifact
 from kernelwheel.runtime.errors import BuildError
-from kernelwheel.runtime.platforms import numbers
-from kernelwheel.runtime.store import Store
+from kernelwheel.runtime.machine.platforms import numbers
+from kernelwheel.runtime.store.store import Store
 from programs import find_optional
 from standins import PRESENT, make_program, plan_of, settings_with
 

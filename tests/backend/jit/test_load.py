@@ -21,7 +21,7 @@ from editables import Editable, make_user
 from kernelwheel.__main__ import main
 from kernelwheel.jit import library
 from kernelwheel.runtime.errors import BuildError
-from kernelwheel.runtime.store import Store
+from kernelwheel.runtime.store.store import Store
 from loadable import FILES, MODULE, load_light, refusal_of, write
 from processes import Done, clean_environment
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from folders import BACKEND
-from kernelwheel.runtime.compatible import Mismatch, Wanted, check, for_device
-from kernelwheel.runtime.host import Host
-from kernelwheel.runtime.manifest import Manifest
+from kernelwheel.runtime.artifact.compatible import Mismatch, Wanted, check, for_device
+from kernelwheel.runtime.artifact.manifest import Manifest
+from kernelwheel.runtime.machine.host import Host
 from kernelwheel.store import manifest_file
 from processes import RunPython
 from samples import CPU_LIBRARY, CUDA_MANIFEST, HOST, PLAN, sample
@@ -263,10 +263,10 @@ def test_another_platform_is_the_only_thing_said_of_it() -> None:
 PURE = """
 import json, sys
 sys.modules["torch"] = None
-import kernelwheel.runtime.architectures  # imported at first need: our own code is no input
-from kernelwheel.runtime import manifest as manifests
-from kernelwheel.runtime.compatible import for_device, Wanted, check
-from kernelwheel.runtime.host import Host
+import kernelwheel.runtime.machine.architectures  # imported at first need: our own code is no input
+from kernelwheel.runtime.artifact import manifest as manifests
+from kernelwheel.runtime.artifact.compatible import for_device, Wanted, check
+from kernelwheel.runtime.machine.host import Host
 manifest = manifests.from_bytes(sys.argv[1].encode(), "a test")
 machines = [Host(*values[:6], *(tuple(map(tuple, v)) if v and isinstance(v[0], list) else v and tuple(v)
                                 for v in values[6:])) for values in json.loads(sys.argv[2])]

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 from kernelwheel.project import arch_choice
-from kernelwheel.runtime.artifact import Artifact
-from kernelwheel.runtime.compatible import ANYTHING, Mismatch, Wanted, check
-from kernelwheel.runtime.decision import Decision, Request, decide, decide_on_wheel
+from kernelwheel.runtime.artifact.artifact import Artifact
+from kernelwheel.runtime.artifact.compatible import ANYTHING, Mismatch, Wanted, check
+from kernelwheel.runtime.decision.decision import Decision, Request, decide, decide_on_wheel
+from kernelwheel.runtime.decision.snapshot import Damaged, Snapshot
+from kernelwheel.runtime.decision.sources import Sources
 from kernelwheel.runtime.errors import IncompatibleArtifactError, KernelWheelError
-from kernelwheel.runtime.host import Host
+from kernelwheel.runtime.machine.host import Host
 from kernelwheel.runtime.settings import Settings
-from kernelwheel.runtime.snapshot import Damaged, Snapshot
-from kernelwheel.runtime.sources import Sources
-from kernelwheel.runtime.store import Store
+from kernelwheel.runtime.store.store import Store
 from samples import CPU_LIBRARY, CUDA_MANIFEST, HOST
 
 MANIFEST = CUDA_MANIFEST._replace(libraries=(CPU_LIBRARY, CUDA_MANIFEST.libraries[1]._replace(ptx=())))

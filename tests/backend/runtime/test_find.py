@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from kernelwheel.runtime.artifact import Artifact
-from kernelwheel.runtime.decision import Request
+from kernelwheel.runtime.artifact.artifact import Artifact
+from kernelwheel.runtime.artifact.manifest import FILE
+from kernelwheel.runtime.decision.decision import Request
+from kernelwheel.runtime.decision.find import find, predict
+from kernelwheel.runtime.decision.snapshot import InstalledPackage
+from kernelwheel.runtime.decision.sources import Sources
 from kernelwheel.runtime.errors import IncompatibleArtifactError, KernelWheelError, UnreadableArtifactError
-from kernelwheel.runtime.find import find, predict
-from kernelwheel.runtime.manifest import FILE
-from kernelwheel.runtime.snapshot import InstalledPackage
-from kernelwheel.runtime.sources import Sources
-from kernelwheel.runtime.store import Store
+from kernelwheel.runtime.store.store import Store
 from kernelwheel.store import manifest_file
 from samples import CPU_LIBRARY, CUDA_LIBRARY, HOST, sample
 

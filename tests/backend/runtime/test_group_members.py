@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 from kernelwheel.runtime.errors import StoreError
-from kernelwheel.runtime.permissions import Guard, Trust
+from kernelwheel.runtime.machine.permissions import Guard, Trust
 
 ME, OTHER, THIRD, GROUP = 54320, 65534, 65533, 54321
 

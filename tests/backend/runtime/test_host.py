@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 import torch
 from folders import BACKEND
-from kernelwheel.runtime import host
+from kernelwheel.runtime.machine import host
 from processes import RunPython, after_mounting, run
 from programs import find_optional
 
 PROBE = """
 import ctypes, json, os, resource, sys
 import torch
-from kernelwheel.runtime import host
+from kernelwheel.runtime.machine import host
 if "replaced" in sys.argv:
     library = os.path.join(os.environ["LD_LIBRARY_PATH"], "libstdc++.so.6")
     os.unlink(library)

@@ -19,12 +19,13 @@ from typing import Any
 
 import pytest
 import torch
-from kernelwheel.runtime import loading, platforms
-from kernelwheel.runtime import manifest as manifests
-from kernelwheel.runtime.artifact import Artifact
+from kernelwheel.runtime import loading
+from kernelwheel.runtime.artifact import manifest as manifests
+from kernelwheel.runtime.artifact.artifact import Artifact
+from kernelwheel.runtime.artifact.manifest import Library, Manifest
 from kernelwheel.runtime.errors import IncompatibleArtifactError, KernelWheelError
-from kernelwheel.runtime.manifest import Library, Manifest
-from kernelwheel.runtime.store import Store
+from kernelwheel.runtime.machine import platforms
+from kernelwheel.runtime.store.store import Store
 from samples import BUILT_WITH, PLAN, REQUIRES
 
 SHOTS = int(os.environ.get("SPLAT_TEST_SHOTS", "60"))

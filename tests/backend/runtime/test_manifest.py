@@ -17,14 +17,15 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from kernelwheel.cli.manifest_text import manifest_text
-from kernelwheel.runtime import Kernels, manifest_schema
-from kernelwheel.runtime import manifest as manifests
-from kernelwheel.runtime.artifact import Artifact
-from kernelwheel.runtime.compatible import Wanted, check
-from kernelwheel.runtime.content import PARTS
+from kernelwheel.runtime import Kernels
+from kernelwheel.runtime.artifact import manifest as manifests
+from kernelwheel.runtime.artifact import manifest_schema
+from kernelwheel.runtime.artifact.artifact import Artifact
+from kernelwheel.runtime.artifact.compatible import Wanted, check
+from kernelwheel.runtime.artifact.content import PARTS
+from kernelwheel.runtime.artifact.manifest import Library
 from kernelwheel.runtime.errors import BuildError, IncompatibleArtifactError
-from kernelwheel.runtime.host import Host
-from kernelwheel.runtime.manifest import Library
+from kernelwheel.runtime.machine.host import Host
 from kernelwheel.store import manifest_file
 from samples import BYTES, CPU_LIBRARY, CUDA_LIBRARY, LIBRARY, Values, follow_plan, sample
 from standins import make_machine

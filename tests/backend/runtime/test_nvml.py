@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.slow]
 
 ASK = """
 import json, os, sys
-from kernelwheel.runtime.nvml import visible_capabilities
+from kernelwheel.runtime.machine.nvml import visible_capabilities
 said = visible_capabilities(os.environ)
 assert "torch" not in sys.modules
 print(json.dumps(said))
@@ -102,7 +102,7 @@ def test_a_library_that_lacks_a_function_leaves_the_question_to_cuda(
 
 LISTED = """
 import json, torch
-from kernelwheel.runtime import host
+from kernelwheel.runtime.machine import host
 host.with_gpus = lambda found: "CUDA was asked"
 torch.cuda.is_initialized = lambda: INITIALIZED
 seen = host.with_listed_gpus(host.probe()._replace(cuda="13.0"))

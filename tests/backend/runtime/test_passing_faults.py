@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from folders import BACKEND
 from kept import fill
-from kernelwheel.runtime.store import Store
+from kernelwheel.runtime.store.store import Store
 from processes import RunPython
 
 # One process for each fault, made by fork: torch is imported once.
@@ -149,7 +149,7 @@ VERIFY = """
 import ctypes, os, sys
 from pathlib import Path
 from kernelwheel.store import verification
-from kernelwheel.runtime.store import Store
+from kernelwheel.runtime.store.store import Store
 shim, store, nth = ctypes.CDLL(os.environ["LD_PRELOAD"]), Store(Path(sys.argv[1]), "tiny", "1.2.3"), 1
 verification.verify_entries(store)
 while True:

@@ -23,10 +23,10 @@ import kernelwheel
 import pytest
 from kernelwheel.compiler.work_folder import locked_workdir
 from kernelwheel.project.build_settings import resolve
-from kernelwheel.runtime import places
 from kernelwheel.runtime.errors import KernelWheelError, StoreError
-from kernelwheel.runtime.permissions import NOBODY_ELSE, Guard, Trust
-from kernelwheel.runtime.store import Store
+from kernelwheel.runtime.machine.permissions import NOBODY_ELSE, Guard, Trust
+from kernelwheel.runtime.store import places
+from kernelwheel.runtime.store.store import Store
 from standins import make_machine
 
 VICTIM, ATTACKER = 65533, 65534

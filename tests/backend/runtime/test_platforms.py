@@ -9,10 +9,10 @@ import pytest
 from folders import REPOSITORY
 from kernelwheel.compiler import worker
 from kernelwheel.project.build_platforms import HOST_PLATFORM
-from kernelwheel.runtime import compile_into_store as obtain
-from kernelwheel.runtime import platforms
+from kernelwheel.runtime.decision import compile_into_store as obtain
 from kernelwheel.runtime.errors import BuildError
-from kernelwheel.runtime.platforms import library_file
+from kernelwheel.runtime.machine import platforms
+from kernelwheel.runtime.machine.platforms import library_file
 from processes import RunPython
 
 

@@ -19,11 +19,11 @@ from kept import build_cpu, fill, find_cpu, kernels_of
 from kernelwheel.cli import doctor
 from kernelwheel.runtime import Kernels
 from kernelwheel.runtime import kernels as runtime
-from kernelwheel.runtime import manifest as manifests
+from kernelwheel.runtime.artifact import manifest as manifests
+from kernelwheel.runtime.artifact.manifest import Library, Manifest
 from kernelwheel.runtime.errors import IncompatibleArtifactError, SettingsError
-from kernelwheel.runtime.manifest import Library, Manifest
 from kernelwheel.runtime.record import remembered
-from kernelwheel.runtime.store import Store
+from kernelwheel.runtime.store.store import Store
 from processes import RunPython
 from samples import rewrite_manifest, with_cuda
 

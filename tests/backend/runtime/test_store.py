@@ -14,12 +14,12 @@ import pytest
 from editables import Editable
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kernelwheel.runtime import store_lock
-from kernelwheel.runtime.artifact import Artifact
+from kernelwheel.runtime.artifact.artifact import Artifact
 from kernelwheel.runtime.errors import IncompatibleArtifactError, StoreError
-from kernelwheel.runtime.permissions import Trust
-from kernelwheel.runtime.store import Store
-from kernelwheel.runtime.store_lock import making, prepare
+from kernelwheel.runtime.machine.permissions import Trust
+from kernelwheel.runtime.store import store_lock
+from kernelwheel.runtime.store.store import Store
+from kernelwheel.runtime.store.store_lock import making, prepare
 from kernelwheel.store import manifest_file
 from kernelwheel.store.publishing import intact_entry, publish
 

@@ -19,11 +19,11 @@ from folders import BACKEND
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernelwheel.cli.inspection import view_wheel
-from kernelwheel.runtime import manifest as manifests
-from kernelwheel.runtime.artifact import Artifact
+from kernelwheel.runtime.artifact import manifest as manifests
+from kernelwheel.runtime.artifact.artifact import Artifact
+from kernelwheel.runtime.artifact.manifest import Manifest
 from kernelwheel.runtime.errors import IncompatibleArtifactError
-from kernelwheel.runtime.manifest import Manifest
-from kernelwheel.runtime.store import Store
+from kernelwheel.runtime.store.store import Store
 from kernelwheel.store import archive, transfer
 from kernelwheel.store.publishing import intact_entry
 from samples import Values, rewrite_manifest
@@ -56,7 +56,7 @@ import re, resource, sys
 from pathlib import Path
 from kernelwheel.store import transfer
 from kernelwheel.runtime.errors import IncompatibleArtifactError
-from kernelwheel.runtime.store import Store
+from kernelwheel.runtime.store.store import Store
 
 def kilobytes(name):
     return int(re.search(rf"{name}:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1])

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from builds import contents
 from kept import fill, relabel
-from kernelwheel.runtime.clearing import clear, size_of
-from kernelwheel.runtime.locks import exclusive
-from kernelwheel.runtime.store import Store
-from kernelwheel.runtime.store_lock import DAY
+from kernelwheel.runtime.machine.locks import exclusive
+from kernelwheel.runtime.store.clearing import clear, size_of
+from kernelwheel.runtime.store.store import Store
+from kernelwheel.runtime.store.store_lock import DAY
 from kernelwheel.store import pruning
 from kernelwheel.store.inventory import Entry, take_inventory
 from kernelwheel.store.pruning import Policy

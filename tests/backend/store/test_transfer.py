@@ -14,11 +14,11 @@ from builds import Wheel
 from editables import Editable, make_editable
 from kernelwheel.cli.inspection import view_wheel
 from kernelwheel.project.build_platforms import PLATFORMS
-from kernelwheel.runtime import host as hosts
-from kernelwheel.runtime.artifact import Artifact
+from kernelwheel.runtime.artifact.artifact import Artifact
 from kernelwheel.runtime.errors import IncompatibleArtifactError
-from kernelwheel.runtime.platforms import platform_name
-from kernelwheel.runtime.store import Store
+from kernelwheel.runtime.machine import host as hosts
+from kernelwheel.runtime.machine.platforms import platform_name
+from kernelwheel.runtime.store.store import Store
 from kernelwheel.store import transfer
 from samples import Values, rewrite_manifest
 

@@ -16,7 +16,7 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 import pytest
 from kernelwheel.cli.inspection import view_wheel
-from kernelwheel.runtime import manifest as manifests
+from kernelwheel.runtime.artifact import manifest as manifests
 from kernelwheel.runtime.errors import IncompatibleArtifactError
 from kernelwheel.store import archive, wheel_record
 from samples import Values, rewrite_manifest

@@ -15,7 +15,7 @@ from pathlib import Path
 from ...project.build_platforms import CROSS_BUILDS, PLATFORMS, Platform, WindowsBuild
 from ...project.build_settings import NATIVE, BuildSettings
 from ...runtime.errors import BuildError, SettingsError
-from ...runtime.platforms import platform_name, require_supported
+from ...runtime.machine.platforms import platform_name, require_supported
 from ..toolchain.clang_toolkit import HEADERS
 from ..toolchain.linked_toolkit import linked_folder
 from ..toolchain.toolkit import CudaTarget, Nvcc

@@ -16,7 +16,7 @@ from packaging.version import Version
 
 from ...project.build_platforms import HOST_PLATFORM
 from ...runtime.errors import BuildError
-from ...runtime.host import python_abi
+from ...runtime.machine.host import python_abi
 from .toolchain import Toolchain
 from .toolkit import LIBRARY_FOLDERS, Nvcc
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from ...project.build_platforms import LinuxBuild
 from ...project.build_settings import BuildSettings
 from ...runtime.errors import BuildError
-from ...runtime.files import file_sha256, json_sha256
+from ...runtime.machine.files import file_sha256, json_sha256
 from .compiler_environment import passed_on
 from .launchers import split_cxx
 from .programs import last_line, output_of

@@ -11,7 +11,7 @@ import re
 import shutil
 from pathlib import Path
 
-from ...runtime.files import is_file
+from ...runtime.machine.files import is_file
 from .linked_toolkit import CUDART, linked_toolkit
 from .programs import output_of
 from .toolkit_identity import PARTS

@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
-from ...runtime.platforms import numbers
+from ...runtime.machine.platforms import numbers
 from .cxx import Cxx
 from .programs import output_of
 

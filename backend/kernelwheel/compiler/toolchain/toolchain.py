@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ...project.build_platforms import Platform
 from ...project.build_settings import BuildSettings
-from ...runtime.platforms import platform_name
+from ...runtime.machine.platforms import platform_name
 from .cuda import CudaDecision
 from .cxx import Cxx
 from .launchers import Launchers

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ...project.build_platforms import HOST_PLATFORM
 from ...runtime.errors import BuildError
-from ...runtime.files import is_file
+from ...runtime.machine.files import is_file
 
 STABLE_HEADER = "include/torch/csrc/stable/library.h"
 

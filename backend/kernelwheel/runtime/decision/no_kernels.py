@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from .compatible import Mismatch
-from .errors import REINSTALL, IncompatibleArtifactError, LeftOutError, command
-from .host import Host
-from .platforms import SUPPORTED
+from ..artifact.compatible import Mismatch
+from ..errors import REINSTALL, IncompatibleArtifactError, LeftOutError, command
+from ..machine.host import Host
+from ..machine.platforms import SUPPORTED
 
 
 def incompatible(

@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
-from . import compatible
-from .artifact import Artifact
-from .compatible import Mismatch, capability_mismatch, check
-from .content import needs_cuda
-from .errors import KernelWheelError, command
+from ..artifact import compatible
+from ..artifact.artifact import Artifact
+from ..artifact.compatible import Mismatch, capability_mismatch, check
+from ..artifact.content import needs_cuda
+from ..errors import KernelWheelError, command
+from ..machine.platforms import SUPPORTED
+from ..record import Record
+from ..variables import own_variable
 from .no_kernels import always_compiled, incompatible, never_compiled, no_gpu, unusable_artifact
-from .platforms import SUPPORTED
-from .record import Record
 from .snapshot import Damaged, Snapshot
-from .variables import own_variable
 
 if TYPE_CHECKING:
-    from .architectures import ArchList
+    from ..machine.architectures import ArchList
 
 
 class Request(Record):
@@ -127,8 +127,8 @@ def _lacking(snapshot: Snapshot, request: Request, artifact: Artifact) -> tuple[
     Where neither they nor a GPU say what is wanted, a wheel has what its builder intended; a store's entry may have
     been compiled for a single GPU, unless it has the default list.
     """
-    from .architectures import Arch
-    from .settings import DEFAULT
+    from ..machine.architectures import Arch
+    from ..settings import DEFAULT
 
     manifest, host, archs = artifact.manifest, snapshot.host, request.archs
     made = [[tuple(map(Arch.from_string, each)) for each in (lib.sass, lib.ptx)] for lib in manifest.kernels]

@@ -18,8 +18,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from . import errors
-from .errors import INSTALL_COMPILER, BuildError
+from .. import errors
+from ..errors import INSTALL_COMPILER, BuildError
 from .request import CompileAnswer, CompileRequest
 
 MOST_LINES = 20  # of what it says as it crashes
@@ -85,7 +85,7 @@ def kernelwheel() -> Path | None:
     """The folder of the kernelwheel that this Python would import, if there is one; it is not imported here."""
     from importlib.util import find_spec
 
-    beside = Path(__file__).parent.parent
+    beside = Path(__file__).parents[2]
     if (beside / "compiler" / "__main__.py").is_file():  # kernelwheel's own loader, as in an editable install with it
         return beside
     spec = find_spec("kernelwheel")

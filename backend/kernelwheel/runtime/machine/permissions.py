@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from .errors import StoreError
+from ..errors import StoreError
+from ..record import Record
 from .platforms import HOST_PLATFORM
-from .record import Record
 
 FOLDER = 0o755  # for cache folders, whatever the umask: others may read but not write
 PRIVATE = 0o700  # for anything unfinished

@@ -6,12 +6,12 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from .errors import StoreError
-from .permissions import Guard, Trust
-from .platforms import HOST_PLATFORM
-from .settings import EVERYONE, Settings
+from ..errors import StoreError
+from ..machine.permissions import Guard, Trust
+from ..machine.platforms import HOST_PLATFORM
+from ..settings import EVERYONE, Settings
+from ..variables import cache_home, own_variable
 from .store import Store
-from .variables import cache_home, own_variable
 
 
 def default_folder() -> Path:

@@ -15,11 +15,11 @@ import stat
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from .errors import StoreError
-from .files import is_folder
-from .locks import exclusive
-from .manifest_schema import is_digest
-from .record import Record
+from ..artifact.manifest_schema import is_digest
+from ..errors import StoreError
+from ..machine.files import is_folder
+from ..machine.locks import exclusive
+from ..record import Record
 from .store import REUSABLE, Store
 from .store_lock import making
 

@@ -8,18 +8,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from .artifact import Artifact
-from .compatible import Mismatch
-from .compiler_process import program
-from .decision import Decision, Request, failed, verdict
-from .errors import INSTALL_COMPILER, IncompatibleArtifactError, KernelWheelError, printable
-from .find import predict
-from .host import Host
-from .kernels import Kernels
-from .loading import needed_for
-from .manifest import Manifest
-from .record import Record
-from .snapshot import InstalledPackage
+from ..artifact.artifact import Artifact
+from ..artifact.compatible import Mismatch
+from ..artifact.manifest import Manifest
+from ..compiling.compiler_process import program
+from ..decision.decision import Decision, Request, failed, verdict
+from ..decision.find import predict
+from ..decision.snapshot import InstalledPackage
+from ..errors import INSTALL_COMPILER, IncompatibleArtifactError, KernelWheelError, printable
+from ..kernels import Kernels
+from ..loading import needed_for
+from ..machine.host import Host
+from ..record import Record
 
 SUMMARY = "show what is installed, what this machine has, and whether they fit"
 

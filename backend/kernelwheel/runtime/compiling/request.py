@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .content import Content
-from .record import Record
-from .settings import Settings
+from ..artifact.content import Content
+from ..record import Record
+from ..settings import Settings
 
 CONTRACT = 1
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from . import compiler_process
-from .artifact import Artifact
-from .content import can_use_cuda, needs_cuda, serves_both
+from ..artifact.artifact import Artifact
+from ..artifact.content import can_use_cuda, needs_cuda, serves_both
+from ..compiling import compiler_process
+from ..compiling.request import CompileRequest
+from ..machine.host import Host
+from ..machine.platforms import require_supported
+from ..settings import Origin, Settings
+from ..store.store_lock import making
 from .decision import Request, against_own
 from .find import find
-from .host import Host
 from .no_kernels import no_sources
-from .platforms import require_supported
-from .request import CompileRequest
-from .settings import Origin, Settings
 from .snapshot import InstalledPackage, Snapshot
-from .store_lock import making
 
 
 def compile_into_store(

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from ..errors import REINSTALL
+from ..machine.files import json_sha256
+from ..machine.host import Host
+from ..machine.platforms import numbers
+from ..record import Record
 from .content import Content, can_use_cuda, without_cuda
-from .errors import REINSTALL
-from .files import json_sha256
-from .host import Host
 from .manifest import Library, Manifest, Requires
-from .platforms import numbers
-from .record import Record
 
 
 class Mismatch(Record):
@@ -157,7 +157,7 @@ def capability_mismatch(
     libraries: Iterable[Library] | None = None,
 ) -> Mismatch | None:
     """Whether a GPU can run the Artifact's CUDA kernels: SASS that fits, or PTX that its driver can compile."""
-    from .architectures import Arch  # needed only with a GPU, so not imported at the top
+    from ..machine.architectures import Arch  # needed only with a GPU, so not imported at the top
 
     newer = manifest.requires.driver_for_ptx or ""
     driver_is_new_enough = driver is not None and numbers(newer) <= driver

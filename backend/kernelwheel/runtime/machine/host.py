@@ -7,8 +7,8 @@ import os
 import sys
 from collections.abc import Iterable
 
+from ..record import Record
 from .platforms import HOST_PLATFORM, cpu_features, platform_name
-from .record import Record
 
 
 class Host(Record):

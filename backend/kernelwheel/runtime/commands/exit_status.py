@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, NoReturn, TextIO, cast
 
-from .errors import TEXT, KernelWheelError, printable
-from .progress import abandon
+from ..errors import TEXT, KernelWheelError, printable
+from ..progress import abandon
 
 INTERRUPTED: Final = 130
 BROKEN_PIPE: Final = 141

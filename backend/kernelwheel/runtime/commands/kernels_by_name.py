@@ -9,11 +9,11 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-from .errors import IncompatibleArtifactError
-from .files import is_file, is_folder
-from .kernels import Kernels
-from .manifest import FILE
-from .sources import editable_name, package_path
+from ..artifact.manifest import FILE
+from ..decision.sources import editable_name, package_path
+from ..errors import IncompatibleArtifactError
+from ..kernels import Kernels
+from ..machine.files import is_file, is_folder
 
 
 def find_kernels(package: str) -> Kernels:

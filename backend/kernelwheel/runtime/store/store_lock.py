@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
-from .locks import exclusive
-from .permissions import FILE, FOLDER, PRIVATE
-from .platforms import HOST_PLATFORM
+from ..machine.locks import exclusive
+from ..machine.permissions import FILE, FOLDER, PRIVATE
+from ..machine.platforms import HOST_PLATFORM
 from .store import Store
 
 # After a day, a maker on another machine counts as dead, however unreliable its filesystem's locks are.

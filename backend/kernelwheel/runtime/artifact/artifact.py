@@ -6,13 +6,13 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..machine.platforms import HOST_PLATFORM
+from ..record import Record
 from . import manifest as manifests
 from .manifest import Library, Manifest
-from .platforms import HOST_PLATFORM
-from .record import Record
 
 if TYPE_CHECKING:  # at run time, only what loading a wheel's Artifact needs is imported
-    from .permissions import Guard
+    from ..machine.permissions import Guard
 
 
 class Artifact(Record):

@@ -10,23 +10,23 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import manifest as manifests
-from . import variables
-from .artifact import Artifact
-from .compatible import ANYTHING, Mismatch, Wanted
-from .errors import IncompatibleArtifactError, KernelWheelError, UnreadableArtifactError
-from .files import json_sha256
-from .host import Host
-from .manifest import Manifest
+from .. import variables
+from ..artifact import manifest as manifests
+from ..artifact.artifact import Artifact
+from ..artifact.compatible import ANYTHING, Mismatch, Wanted
+from ..artifact.manifest import Manifest
+from ..errors import IncompatibleArtifactError, KernelWheelError, UnreadableArtifactError
+from ..machine.files import json_sha256
+from ..machine.host import Host
+from ..machine.platforms import can_compile
+from ..record import Record, remembered
 from .no_kernels import changed_sources
-from .platforms import can_compile
-from .record import Record, remembered
 
 if TYPE_CHECKING:  # at import, load only what a fitting wheel needs
-    from .content import Content
-    from .settings import Settings
+    from ..artifact.content import Content
+    from ..settings import Settings
+    from ..store.store import Store
     from .sources import Sources
-    from .store import Store
 
 
 class Damaged(Record):
@@ -142,7 +142,7 @@ class InstalledPackage:
     @remembered
     def settings(self) -> Settings:
         """The effective settings of this process."""
-        from . import settings
+        from .. import settings
 
         if self.manifest is not None:  # not from `source`, which takes longer to find than an entry of a store
             texts = settings.recorded(self.manifest.built_with["settings"])
@@ -187,7 +187,7 @@ class InstalledPackage:
 
     def stores(self) -> Iterator[Store]:
         """The stores in search order; the last one is the user's own. None where no kernels are compiled."""
-        from . import places
+        from ..store import places
 
         return places.stores(self.settings, self.package, self.version) if can_compile() else iter(())
 

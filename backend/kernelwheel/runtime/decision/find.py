@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from .artifact import Artifact
+from ..artifact.artifact import Artifact
+from ..errors import IncompatibleArtifactError, KernelWheelError, UnreadableArtifactError
+from ..machine.host import Host
 from .decision import Decision, Request, decide, decide_on_wheel, failed
-from .errors import IncompatibleArtifactError, KernelWheelError, UnreadableArtifactError
-from .host import Host
 from .snapshot import InstalledPackage, Snapshot
 
 Use = Callable[[Artifact], object]  # verifies an Artifact, and loads it if wanted; raises if it is damaged
@@ -71,7 +71,7 @@ def predict(package: InstalledPackage, host: Host, request: Request, verify: Use
 
 
 def _put_away(snapshot: Snapshot, folder: Path, error: IncompatibleArtifactError) -> None:
-    from . import progress
+    from .. import progress
 
     place = snapshot.store_of(folder).quarantine(folder, error)
     progress.printer(snapshot.package)(f"{error.found}; the entry was moved to {place} and is not used")

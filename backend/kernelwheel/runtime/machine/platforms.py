@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from .errors import BuildError
+from ..errors import BuildError
 
 if sys.platform == "linux":  # on other systems, this module says that builds are refused
     import fcntl

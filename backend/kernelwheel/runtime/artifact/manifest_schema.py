@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..machine.files import json_sha256
+from ..machine.platforms import library_file
 from .content import PARTS, digests_of, fingerprint_of
-from .files import json_sha256
-from .platforms import library_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -13,8 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import manifest_schema
-from .errors import (
+from ..errors import (
     INSTALL_COMPILER,
     REINSTALL,
     IncompatibleArtifactError,
@@ -22,10 +21,11 @@ from .errors import (
     UnreadableArtifactError,
     way_out,
 )
-from .files import stream_sha256
+from ..machine.files import stream_sha256
+from ..machine.platforms import HOST_PLATFORM, library_file
+from ..record import Record
+from . import manifest_schema
 from .manifest_schema import SCHEMA, Malformed, is_digest, short
-from .platforms import HOST_PLATFORM, library_file
-from .record import Record
 
 if TYPE_CHECKING:
     from .content import Content

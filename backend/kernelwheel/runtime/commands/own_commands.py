@@ -10,8 +10,8 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from .clearing import Cleaning, clear
-from .kernels import Kernels
+from ..kernels import Kernels
+from ..store.clearing import Cleaning, clear
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:

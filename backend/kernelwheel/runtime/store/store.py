@@ -18,13 +18,13 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from . import manifest as manifests
-from .artifact import Artifact
-from .errors import TOO_MANY_OPEN, IncompatibleArtifactError, StoreError, UnreadableStoreError, command, way_out
-from .manifest_schema import is_digest
-from .permissions import NOBODY_ELSE, PRIVATE, Guard, Trust
-from .record import Record
-from .variables import own_variable
+from ..artifact import manifest as manifests
+from ..artifact.artifact import Artifact
+from ..artifact.manifest_schema import is_digest
+from ..errors import TOO_MANY_OPEN, IncompatibleArtifactError, StoreError, UnreadableStoreError, command, way_out
+from ..machine.permissions import NOBODY_ELSE, PRIVATE, Guard, Trust
+from ..record import Record
+from ..variables import own_variable
 
 # In a build folder: exists only while everything else in it can be reused by the next compile.
 REUSABLE = "reusable.json"

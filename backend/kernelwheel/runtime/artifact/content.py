@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .files import json_sha256
+from ..machine.files import json_sha256
 
 PARTS = ("content", "tools", "target")
 Content = dict[str, Any]  # as JSON, in a Plan and in a manifest
@@ -41,7 +41,7 @@ def serves_both(content: Content) -> bool:
 
 def without_cuda(content: Content) -> Content:
     """The same without the options for CUDA only: the content of kernels for the CPU alone."""
-    from .settings import Settings  # imported only if needed, to keep a warm start fast
+    from ..settings import Settings  # imported only if needed, to keep a warm start fast
 
     for_cuda = {name for name, option in Settings.OPTIONS.items() if option.cuda_only}
     return {**content, "options": {name: value for name, value in content["options"].items() if name not in for_cuda}}

@@ -6,11 +6,11 @@ import json
 import sys
 from pathlib import Path
 
-from .content import Content
-from .files import is_file, is_folder, is_seen
-from .manifest import Manifest
-from .record import Record
-from .settings import recorded
+from ..artifact.content import Content
+from ..artifact.manifest import Manifest
+from ..machine.files import is_file, is_folder, is_seen
+from ..record import Record
+from ..settings import recorded
 
 # The file that says where the checkout of an editable install is, in its copy of the loader.
 NOTE = "checkout.json"
@@ -46,7 +46,7 @@ def find_sources(package: str, version: str, native: Path, manifest: Manifest | 
     project = _checkout(package, native)
     if not is_file(project / "pyproject.toml"):
         return None
-    from . import compiler_process
+    from ..compiling import compiler_process
 
     found = compiler_process.describe(package, version, project)
     return Sources(found["content"], Path(found["folder"]), found["options"]) if found else None

@@ -1,0 +1,1 @@
+"""Asking the compiler, which is kernelwheel in a process of its own."""

@@ -1,0 +1,1 @@
+"""What is done about a call: a Snapshot is read, decided on, and the Decision carried out."""

@@ -1,0 +1,1 @@
+"""The stores: reading, locking and clearing them."""
