@@ -155,6 +155,7 @@ def test_every_front_end_makes_the_same_and_leaves_the_checkout_as_it_was(
     assert made(native_of(way.out)) == made(reference.native)
 
 
+@pytest.mark.minutes
 def test_a_temporary_folder_with_an_unusual_name_is_no_hindrance(way: Way, tmp_path: Path) -> None:
     """nvcc, the compilers, CMake and Ninja get paths with spaces and letters outside of ASCII."""
     temporary = tmp_path / "temporär (2) & more 漢字"
@@ -175,6 +176,7 @@ def test_a_temporary_folder_with_an_unusual_name_is_no_hindrance(way: Way, tmp_p
 )
 
 
+@pytest.mark.minutes
 def test_uv_builds_with_the_torch_of_the_project_where_told_to_match(way: Way, index: Path, tmp_path: Path) -> None:
     """Left alone, the build would take the newest torch, here one of nothing but a name."""
     links = tmp_path / "links"

@@ -107,6 +107,7 @@ def required(editable: Editable, prefix: Sequence[str] = (), check: bool = True,
     )
 
 
+@pytest.mark.minutes
 def test_flags_of_a_cmakelists_are_read_back_and_counted_unless_the_package_dispatches(tmp_path: Path) -> None:
     flags = 'set_property(SOURCE two.cpp PROPERTY COMPILE_OPTIONS "-mavx512f")\n'
     editable = make_editable(tmp_path, {**SMALL, "CMakeLists.txt": SMALL["CMakeLists.txt"] + flags})

@@ -39,6 +39,7 @@ def test_an_operator_library_that_uses_torch_s_own_c_plus_plus_is_refused(checko
     assert "use torch/csrc/stable" in said
 
 
+@pytest.mark.minutes
 def test_an_operator_library_that_uses_a_symbol_newer_than_its_target_is_refused(checkout: Checkout, out: Path) -> None:
     folder = with_code(checkout, NEWER)
 
