@@ -26,7 +26,7 @@ from kernelwheel.project import arch_choice
 from kernelwheel.project.build_settings import BuildSettings
 from measure import table
 from splat._kernelwheel.compiling import compiler_process
-from splat._kernelwheel.compiling.request import CompileRequest
+from splat._kernelwheel.compiling.compile_request import CompileRequest
 from splat._kernelwheel.errors import KernelWheelError
 from splat._kernelwheel.settings import Origin
 

@@ -43,7 +43,7 @@ with requirements.imports_checked_later():
     from .runtime.artifact.artifact import Artifact
     from .runtime.artifact.content import can_use_cuda
     from .runtime.compiling import compiler_process
-    from .runtime.compiling.request import CompileAnswer, CompileRequest
+    from .runtime.compiling.compile_request import CompileAnswer, CompileRequest
     from .runtime.decision.sources import package_path
 
 Config = Mapping[str, Any] | None

@@ -26,7 +26,7 @@ from ..runtime.commands.doctor import (
     rows_text,
     view_decision,
 )
-from ..runtime.compiling.request import CompileRequest
+from ..runtime.compiling.compile_request import CompileRequest
 from ..runtime.decision.compile_into_store import compile_request
 from ..runtime.decision.decision import Decision, Request
 from ..runtime.decision.snapshot import InstalledPackage

@@ -11,7 +11,7 @@ from ..runtime.artifact import manifest as manifests
 from ..runtime.artifact.artifact import Artifact
 from ..runtime.artifact.content import Content, without_cuda
 from ..runtime.artifact.manifest import Manifest
-from ..runtime.compiling.request import CompileAnswer
+from ..runtime.compiling.compile_request import CompileAnswer
 from ..runtime.errors import IncompatibleArtifactError, KernelWheelError, StoreError
 from ..runtime.machine.platforms import platform_name
 from ..runtime.progress import Say

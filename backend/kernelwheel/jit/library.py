@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import threading
 from collections.abc import Callable, Mapping
 from importlib import import_module as import_by_name
 from pathlib import Path
@@ -23,6 +21,7 @@ from ..runtime.kernels import Kernels
 from ..runtime.loading import load_module
 from ..runtime.machine import host as hosts
 from ..runtime.machine.files import json_sha256
+from ..runtime.machine.fork import ThreadLock
 from ..runtime.machine.host import Host
 from ..runtime.machine.platforms import library_file, platform_name
 from .arguments import LoadArguments
@@ -30,19 +29,9 @@ from .package import Description, NotInstalled, described
 
 # What a process has loaded, by content, and the lock of each content: those of others are compiled meanwhile.
 _loaded: dict[str, tuple[ModuleType | None, Path]] = {}
-_locks: dict[str, threading.RLock] = {}
+_locks: dict[str, ThreadLock] = {}
 # Held while a library of operators is loaded, so that none registers what another is about to.
-_registering = threading.RLock()
-
-
-def _renew_locks() -> None:
-    """Replace the locks in a forked child, which must not wait for a thread of its parent."""
-    global _registering
-    _locks.clear()
-    _registering = threading.RLock()
-
-
-os.register_at_fork(after_in_child=_renew_locks)
+_registering = ThreadLock()
 
 
 def carry_out(arguments: LoadArguments, texts: Mapping[str, bytes], caller: str) -> Any:
@@ -56,7 +45,7 @@ def carry_out(arguments: LoadArguments, texts: Mapping[str, bytes], caller: str)
         library: ModuleType | None = import_by_name(name)
     else:
         key = json_sha256(description.content)
-        with _locks.setdefault(key, threading.RLock()):
+        with _locks.setdefault(key, ThreadLock())():
             if key not in _loaded:
                 _loaded[key] = Loader(description).load(f"kernelwheel.loaded_{key[:12]}.{name}")
             library, folder = _loaded[key]
@@ -88,7 +77,7 @@ class Loader(Kernels):
         loaded: list[ModuleType | None] = []
 
         def load(artifact: Artifact) -> None:
-            with _registering:
+            with _registering():
                 _require_own_namespace(description, artifact)
                 loaded.append(load_module(description.package, name, artifact, unique))
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -27,8 +26,8 @@ from .decision.snapshot import InstalledPackage
 from .errors import KernelWheelError, LeftOutError, UnreadableArtifactError, way_out
 from .loading import library_of, load_module, load_operators, needed_for
 from .machine import host as hosts
+from .machine.fork import ThreadLock
 from .machine.host import Host
-from .machine.platforms import HOST_PLATFORM
 
 
 class Kernels:
@@ -51,22 +50,17 @@ class Kernels:
 
     def __init__(self, package: str, version: str, folder: Path, environ: Mapping[str, str] = os.environ) -> None:
         self._begin(InstalledPackage(package, version, folder, environ))
-        HOST_PLATFORM.at_fork(after_in_child=self._renew_lock)
         self.constructed[package] = self
 
     def _begin(self, installed: InstalledPackage) -> None:
         """Begin with nothing loaded."""
         self.installed = installed
         self.host = hosts.probe()
-        self.lock = threading.RLock()
+        self.lock = ThreadLock()
         self._loaded: dict[str, Artifact] = {}
         self._modules: dict[str, ModuleType | None] = {}  # and extensions of operators, which are none
         self._whole_of: Artifact | None = None
         self._checked_gpus: set[int] = set()
-
-    def _renew_lock(self) -> None:
-        """Replace the lock in a forked child, which must not wait for a thread of its parent."""
-        self.lock = threading.RLock()
 
     def require(self, device: str, index: int | None = None) -> None:
         """Make the kernels of a device type available, loading their library the first time.
@@ -82,7 +76,7 @@ class Kernels:
         """
         if device in self._loaded and (device == "cpu" or index in self._checked_gpus):
             return
-        with self.lock, self._os_errors():
+        with self.lock(), self._os_errors():
             self.installed = self.installed.read_again()
             if device not in self._loaded:
                 self._obtain(self._request(device, index), partial(self._load, device))
@@ -126,7 +120,7 @@ class Kernels:
         """
         if error := self.left_out(name):
             raise error
-        with self.lock:
+        with self.lock():
             if self._whole_of is None:
                 with self._os_errors():
                     self.installed = self.installed.read_again()
@@ -140,7 +134,7 @@ class Kernels:
 
     def extension_if_usable(self, name: str) -> bool:
         """Load the library of an extension if that takes no compile; errors are left for `extension` to raise."""
-        with self.lock, suppress(KernelWheelError), self._os_errors():
+        with self.lock(), suppress(KernelWheelError), self._os_errors():
             self.installed = self.installed.read_again()
             if self._whole_of is None and not self.installed.damage:
                 request = self._whole_request()
@@ -151,7 +145,7 @@ class Kernels:
 
     def left_out(self, name: str) -> LeftOutError | None:
         """The error for an extension that only builds with CUDA have, if a call gets kernels without it here."""
-        with self.lock, suppress(KernelWheelError), self._os_errors():
+        with self.lock(), suppress(KernelWheelError), self._os_errors():
             self.installed = package = self.installed.read_again()
             extensions = package.content["extensions"] if package.content and name not in self._modules else ()
             if any(each["name"] == name and each["cuda"] == "only" for each in extensions):
@@ -168,7 +162,7 @@ class Kernels:
 
     def load_if_usable(self) -> None:
         """Load CPU kernels if usable ones exist; errors are left for `require` to raise."""
-        with self.lock, suppress(KernelWheelError), self._os_errors():
+        with self.lock(), suppress(KernelWheelError), self._os_errors():
             self.installed = self.installed.read_again()
             find(self.installed, self.host, Request("cpu"), partial(self._load, "cpu"))
 

@@ -8,7 +8,7 @@ from typing import Any
 from ..project import arch_choice
 from ..runtime.artifact.artifact import Artifact
 from ..runtime.compiling import compiler_process
-from ..runtime.compiling.request import CompileRequest
+from ..runtime.compiling.compile_request import CompileRequest
 from ..runtime.decision.compile_into_store import compile_into_store
 from ..runtime.decision.decision import Request
 from ..runtime.decision.find import find

@@ -11,7 +11,7 @@ from kernelwheel.compiler.compile_job import read_job
 from kernelwheel.runtime.artifact import manifest as manifests
 from kernelwheel.runtime.artifact.content import without_cuda
 from kernelwheel.runtime.compiling import compiler_process
-from kernelwheel.runtime.compiling.request import CONTRACT
+from kernelwheel.runtime.compiling.compile_request import CONTRACT
 from kernelwheel.runtime.errors import INSTALL_COMPILER, BuildError
 
 RECORDED = Path(__file__).parent / "requests"

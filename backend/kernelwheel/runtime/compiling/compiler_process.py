@@ -20,7 +20,7 @@ from typing import Any
 
 from .. import errors
 from ..errors import INSTALL_COMPILER, BuildError
-from .request import CompileAnswer, CompileRequest
+from .compile_request import CompileAnswer, CompileRequest
 
 MOST_LINES = 20  # of what it says as it crashes
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from ..artifact.artifact import Artifact
 from ..artifact.content import can_use_cuda, needs_cuda, serves_both
 from ..compiling import compiler_process
-from ..compiling.request import CompileRequest
+from ..compiling.compile_request import CompileRequest
 from ..machine.host import Host
 from ..machine.platforms import require_supported
 from ..settings import Origin, Settings
