@@ -13,8 +13,7 @@ from typing import Any
 
 from ..project.build_platforms import PLATFORMS
 from ..project.extension import Extension, to_json
-from ..project.package import make_content
-from ..runtime.artifact.content import Content, digests_of, fingerprint_of
+from ..runtime.artifact.content import Content, digests_of, fingerprint_of, make_content
 from ..runtime.artifact.manifest_schema import SCHEMA
 from ..runtime.machine import architectures
 from ..runtime.machine.architectures import ArchList

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..flags.words import with_headers
 from ..runtime.artifact.compatible import Mismatch
-from ..runtime.artifact.content import Content
+from ..runtime.artifact.content import Content, make_content
 from ..runtime.decision.snapshot import InstalledPackage
 from ..runtime.decision.sources import Sources
 from ..runtime.machine.files import json_sha256
@@ -62,15 +62,9 @@ def described(arguments: LoadArguments, texts: Mapping[str, bytes]) -> Descripti
     if arguments.build_directory:
         folder = str(Path(arguments.build_directory).absolute())
         settings = settings.changed("cache-dir", folder, Origin("build_directory"))
-    content = {
-        "package": package,
-        "version": LOADED,
-        "abi": "stable",
-        "torch_target": OLDEST_TORCH,
-        "sources": _digests(tree),
-        "extensions": [extension],
-        "options": settings.content(cuda=True),
-    }
+    content = make_content(
+        package, LOADED, _digests(tree), "stable", OLDEST_TORCH, [extension], settings.content(cuda=True)
+    )
     return Description(package, environ, settings, tree, extension, content)
 
 

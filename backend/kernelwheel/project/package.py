@@ -5,12 +5,12 @@ from __future__ import annotations
 import fnmatch
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
-from ..runtime.artifact.content import Content
+from ..runtime.artifact.content import Content, make_content
 from ..runtime.decision.sources import package_path
 from ..runtime.errors import SettingsError, way_out
 from ..runtime.machine.files import is_file, is_folder
@@ -23,29 +23,6 @@ from .extension import EXTENSION, Extension, from_plan, read_extensions, to_json
 # What a package's libraries are bound to: only torch's stable ABI, or one Python and one torch release.
 Abi = Literal["stable", "torch"]
 _DOTTED = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*"
-
-
-def make_content(
-    package: str,
-    version: str,
-    sources: Mapping[str, str],
-    abi: str,
-    torch_target: str,
-    extensions: Iterable[Mapping[str, Any]],
-    options: Mapping[str, Any],
-    dispatched: Iterable[str] = (),
-) -> Content:
-    """The content as JSON values."""
-    return {
-        "package": package,
-        "version": version,
-        "sources": dict(sources),
-        "abi": abi,
-        "torch_target": torch_target,
-        "extensions": list(extensions),
-        "options": dict(options),
-        "dispatched": list(dispatched),
-    }
 
 
 class PackageFacts(NamedTuple):

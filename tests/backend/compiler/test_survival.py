@@ -495,9 +495,16 @@ def test_a_store_that_this_user_may_not_use_is_said(public: Editable, mode: int,
     assert "TINY_CACHE_DIR" in said
 
 
-PREDICT_AS_NOBODY = "from tiny._kernelwheel.commands import doctor\n" + AS_NOBODY.replace(
+PREDICT_AS_NOBODY = AS_NOBODY.replace(
+    "os.setgid",
+    """from kernelwheel.cli import doctor
+from kernelwheel.runtime.commands.kernels_by_name import find_kernels
+kernels = find_kernels("tiny")
+assert kernels.installed.source
+os.setgid""",
+).replace(
     "try:",
-    """view = doctor.examine(tiny.KERNELS)
+    """view = doctor.examine(kernels, os.environ, sys.path)
 print(*(each["outcome"] for each in view["next"]), sep="\\n")
 print([found["found"] for found in view["findings"] if found["what"] == "CPU calls fail"])
 try:""",
