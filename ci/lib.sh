@@ -167,11 +167,16 @@ make_cuda12() {
 # Installs the compiler and qemu where apt can; else aarch64.py says what does.
 make_aarch64() {
   aarch64=$cache/aarch64
-  command -v aarch64-linux-gnu-g++ >/dev/null || apt_install g++-aarch64-linux-gnu || true
+  need_aarch64_compiler
   command -v qemu-aarch64 >/dev/null || apt_install qemu-user || true
   make_venv aarch64-tools "pyelftools>=0.31"
   say "a Python and a torch for aarch64 (the first time: about 500 MB to fetch)"
   "$venv/bin/python" "$root/ci/aarch64.py" "$aarch64" || aarch64=
+}
+
+# need_aarch64_compiler: installs it where apt can; else tests that need it are skipped by name.
+need_aarch64_compiler() {
+  command -v aarch64-linux-gnu-g++ >/dev/null || apt_install g++-aarch64-linux-gnu || true
 }
 
 # make_windows: a folder in which a wheel for Windows runs under Wine, and what builds such a wheel in $cuda, the only

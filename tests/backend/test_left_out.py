@@ -13,7 +13,7 @@ from declared import CUDA_SOURCE, HEAD, LIGHT, make_package
 from folders import BACKEND
 from processes import RunPython, run
 
-pytestmark = [pytest.mark.slow]
+pytestmark = [pytest.mark.slow, pytest.mark.once]
 
 TABLES = {"PYTHONPATH": str(BACKEND), "LIGHT_CUDA": "off"}
 CUDA_ONLY = """

@@ -42,6 +42,7 @@ def for_another_platform(folder: str, otherwise: str) -> list[pytest.MarkDecorat
     return [
         pytest.mark.every_program,
         pytest.mark.slow,
+        pytest.mark.minutes,
         pytest.mark.skipif(not folder, reason=otherwise),
         pytest.mark.skipif(platform.machine() != "x86_64", reason="this is about builds on x86-64"),
         needs_cuda_torch,  # of the release that is for the other platform, and with both libraries

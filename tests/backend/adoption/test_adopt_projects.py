@@ -251,6 +251,7 @@ def test_a_command_of_its_own_with_options_is_told_and_nothing_is_written_that_a
     assert {path.relative_to(project).as_posix(): path.read_text() for path in project.rglob("*.*")} == files
 
 
+@pytest.mark.minutes
 def test_a_person_names_the_gpus_that_a_script_asks_for(tmp_path: Path) -> None:
     script = """
 gpus = [torch.cuda.get_device_capability(n) for n in range(torch.cuda.device_count())]

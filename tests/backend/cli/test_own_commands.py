@@ -24,7 +24,7 @@ from processes import Done, run
 from standins import hide_packages
 from wheel.wheelfile import WheelFile
 
-pytestmark = [pytest.mark.slow]
+pytestmark = [pytest.mark.slow, pytest.mark.once]
 
 OWN = tuple(shlex.split(command("tiny"))[1:])
 ANY = ("-m", "kernelwheel")

@@ -193,6 +193,7 @@ def test_two_builds_in_two_folders_are_the_same_bytes(arm_wheel: Wheel, checkout
     assert again.file.read_bytes() == arm_wheel.file.read_bytes()
 
 
+@pytest.mark.minutes
 @needs_compiler
 @needs_parts
 @needs_cuda_torch

@@ -177,6 +177,7 @@ def copy_over(source: str, destination: str) -> None:
         link_or_copy(source, destination)
 
 
+@pytest.mark.minutes
 @pytest.mark.slow
 @needs_cuda_torch
 def test_a_toolkit_in_conda_s_layout_makes_the_same_artifact(nvcc: Nvcc, as_found: Artifact, tmp_path: Path) -> None:

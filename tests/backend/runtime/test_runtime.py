@@ -27,7 +27,7 @@ from kernelwheel.runtime.store.store import Store
 from processes import RunPython
 from samples import rewrite_manifest, with_cuda
 
-pytestmark = pytest.mark.both
+pytestmark = pytest.mark.once
 
 
 @pytest.fixture
