@@ -63,7 +63,7 @@ def test_the_kernels_work_in_a_child_of_fork_also_of_one_while_another_thread_lo
 import os, threading, torch, tiny
 held, done = threading.Event(), threading.Event()
 def hold():
-    with tiny.KERNELS.lock():
+    with tiny.KERNELS.lock:
         held.set()
         done.wait()
 thread = threading.Thread(target=hold)

@@ -45,7 +45,7 @@ def carry_out(arguments: LoadArguments, texts: Mapping[str, bytes], caller: str)
         library: ModuleType | None = import_by_name(name)
     else:
         key = json_sha256(description.content)
-        with _locks.setdefault(key, ThreadLock())():
+        with _locks.setdefault(key, ThreadLock()):
             if key not in _loaded:
                 _loaded[key] = Loader(description).load(f"kernelwheel.loaded_{key[:12]}.{name}")
             library, folder = _loaded[key]
@@ -77,7 +77,7 @@ class Loader(Kernels):
         loaded: list[ModuleType | None] = []
 
         def load(artifact: Artifact) -> None:
-            with _registering():
+            with _registering:
                 _require_own_namespace(description, artifact)
                 loaded.append(load_module(description.package, name, artifact, unique))
 

@@ -76,7 +76,7 @@ class Kernels:
         """
         if device in self._loaded and (device == "cpu" or index in self._checked_gpus):
             return
-        with self.lock(), self._os_errors():
+        with self.lock, self._os_errors():
             self.installed = self.installed.read_again()
             if device not in self._loaded:
                 self._obtain(self._request(device, index), partial(self._load, device))
@@ -120,7 +120,7 @@ class Kernels:
         """
         if error := self.left_out(name):
             raise error
-        with self.lock():
+        with self.lock:
             if self._whole_of is None:
                 with self._os_errors():
                     self.installed = self.installed.read_again()
@@ -134,7 +134,7 @@ class Kernels:
 
     def extension_if_usable(self, name: str) -> bool:
         """Load the library of an extension if that takes no compile; errors are left for `extension` to raise."""
-        with self.lock(), suppress(KernelWheelError), self._os_errors():
+        with self.lock, suppress(KernelWheelError), self._os_errors():
             self.installed = self.installed.read_again()
             if self._whole_of is None and not self.installed.damage:
                 request = self._whole_request()
@@ -145,7 +145,7 @@ class Kernels:
 
     def left_out(self, name: str) -> LeftOutError | None:
         """The error for an extension that only builds with CUDA have, if a call gets kernels without it here."""
-        with self.lock(), suppress(KernelWheelError), self._os_errors():
+        with self.lock, suppress(KernelWheelError), self._os_errors():
             self.installed = package = self.installed.read_again()
             extensions = package.content["extensions"] if package.content and name not in self._modules else ()
             if any(each["name"] == name and each["cuda"] == "only" for each in extensions):
@@ -162,7 +162,7 @@ class Kernels:
 
     def load_if_usable(self) -> None:
         """Load CPU kernels if usable ones exist; errors are left for `require` to raise."""
-        with self.lock(), suppress(KernelWheelError), self._os_errors():
+        with self.lock, suppress(KernelWheelError), self._os_errors():
             self.installed = self.installed.read_again()
             find(self.installed, self.host, Request("cpu"), partial(self._load, "cpu"))
 

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import threading
-from contextlib import AbstractContextManager
+from contextlib import suppress
 from weakref import WeakSet
 
 from .platforms import HOST_PLATFORM
 
 
 class ThreadLock:
-    """A lock, free in a forked child whoever holds it in the parent: `with lock():`."""
+    """A reentrant lock, free in a forked child whoever holds it in the parent."""
 
     def __init__(self) -> None:
         self._begin()
         _locks.add(self)
 
-    def __call__(self) -> AbstractContextManager[object]:
-        """This process's own, which a thread may take again while it holds it."""
-        return self._lock
-
     def _begin(self) -> None:
         self._lock = threading.RLock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(RuntimeError):  # in a child that was forked in the body: its own is not held
+            self._lock.release()
 
 
 _locks: WeakSet[ThreadLock] = WeakSet()
