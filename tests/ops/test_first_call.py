@@ -6,6 +6,8 @@ from __future__ import annotations
 import pytest
 from processes import RunPython
 
+pytestmark = pytest.mark.both
+
 SCENE = """
 import sys, torch, splat
 
@@ -46,8 +48,6 @@ assert registered()
 """,
     "fake": """
 from torch._subclasses import FakeTensorMode
-
-pytestmark = pytest.mark.both
 with FakeTensorMode(allow_non_fake_inputs=True) as mode:
     means2d, conics, colors, opacities, offsets, ids = (
         mode.from_tensor(each) for each in (torch.zeros(1, 5, 2), torch.zeros(1, 5, 3), torch.zeros(1, 5, 3),
