@@ -12,7 +12,7 @@ from typing import Any
 
 from .arguments import Abi, LoadArguments, Paths, Strings
 from .inline import Functions, inline_sources
-from .library import carry_out
+from .loaded_library import carry_out
 from .sources import read_sources
 
 
