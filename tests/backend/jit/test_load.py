@@ -143,7 +143,7 @@ def test_versions_of_operators_on_the_stable_abi_live_side_by_side_and_serve_eve
     made = [entry.manifest.requires for entry in Store(user.cache, "kernelwheel.ops", "0").entries()]
     assert [(requires.python, requires.torch) for requires in made] == [(None, "2.10")] * 2
     # A library that registers a namespace again would end the process.
-    monkeypatch.setattr(library, "_loaded", {})
+    monkeypatch.setattr(loaded_library, "_loaded", {})
     with pytest.raises(BuildError, match="pass unique_namespace=True") as refused:
         load(STABLE, unique=False)
     assert "ops, which another library registers" in refused.value.found
@@ -151,7 +151,7 @@ def test_versions_of_operators_on_the_stable_abi_live_side_by_side_and_serve_eve
 
 def test_other_names_are_compiled_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     both = threading.Barrier(2, timeout=60)
-    monkeypatch.setattr(library.Loader, "load", lambda *_: (both.wait(), Path()))
+    monkeypatch.setattr(loaded_library.Loader, "load", lambda *_: (both.wait(), Path()))
     source = write(tmp_path) / "csrc/light.cpp"
 
     with ThreadPoolExecutor(2) as threads:
