@@ -19,6 +19,7 @@ from builds import build, needs_cuda_torch
 from declared import HEAD
 from editables import Editable, make_user
 from kernelwheel.__main__ import main
+from kernelwheel.jit import loaded_library
 from kernelwheel.runtime.errors import BuildError
 from kernelwheel.runtime.store.store import Store
 from loadable import FILES, MODULE, load_light, refusal_of, write
