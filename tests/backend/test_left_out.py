@@ -88,7 +88,8 @@ def test_importing_what_was_left_out_is_one_error_that_says_so(
 def test_the_commands_know_what_was_left_out(cuda_only_wheel: Wheel, tmp_path: Path) -> None:
     env = {"PYTHONPATH": f"{cuda_only_wheel.unpacked}:{BACKEND}", "XDG_CACHE_HOME": str(tmp_path), "LIGHT_CUDA": "off"}
     doctor = run([sys.executable, "-m", "light._kernelwheel", "doctor"], cwd=tmp_path, env=env)
-    inspected = run([sys.executable, "-m", "kernelwheel", "inspect", cuda_only_wheel.file], cwd=tmp_path, env=env)
+    inspect = [sys.executable, "-m", "kernelwheel", "inspect", cuda_only_wheel.file]
+    inspected = run(inspect, cwd=tmp_path, env=env, check=False)  # beside a torch with CUDA this wheel does not fit
 
     assert "CPU, without light._C, light._late, light._operators" in doctor.stdout
     assert "light._C, light._late, light._operators: only builds with CUDA" in inspected.stdout
