@@ -29,7 +29,7 @@ from ..runtime.commands.doctor import (
 from ..runtime.compiling.compile_request import CompileRequest
 from ..runtime.decision.compile_into_store import compile_request
 from ..runtime.decision.decision import Decision, Request
-from ..runtime.decision.snapshot import InstalledPackage
+from ..runtime.decision.snapshot import InstalledPackage, Snapshot
 from ..runtime.errors import BuildError, KernelWheelError, StoreError, command, from_json
 from ..runtime.kernels import Kernels
 from ..runtime.machine.host import Host
@@ -117,8 +117,9 @@ def predict(package: InstalledPackage, host: Host) -> tuple[list[Decision], Mapp
 
     There is no toolchain to look for if the package's settings or sources cannot be read.
     """
-    calls = predict_calls(package, host)
-    asked = [_ask(package, host, call.request) if call.outcome == "compile" else None for call in calls]
+    snapshot = package.read(host)
+    calls = predict_calls(snapshot)
+    asked = [_ask(package, snapshot, call.request) if call.outcome == "compile" else None for call in calls]
     requests = [each for each in asked if isinstance(each, CompileRequest)]
     machine = _machine(package, host)
     try:
@@ -152,11 +153,11 @@ def _require_store(package: InstalledPackage) -> None:
         raise store.unwritable(error) from error
 
 
-def _ask(package: InstalledPackage, host: Host, request: Request) -> CompileRequest | KernelWheelError:
+def _ask(package: InstalledPackage, snapshot: Snapshot, request: Request) -> CompileRequest | KernelWheelError:
     """What the compiler would be asked, or what prevents that."""
     try:
         _require_store(package)
-        return compile_request(package.read(host), request, package.settings)
+        return compile_request(snapshot, request, package.settings)
     except KernelWheelError as error:
         return error
 

@@ -37,9 +37,9 @@ def run(args: argparse.Namespace, kernels: Kernels) -> int:
     cuda = build_ahead.wants_cuda(kernels, args.cuda)
     host = kernels.host  # with its GPUs, if they count
     request = build_ahead.build_request(package, cuda, archs)
-    decision = predict(package, host, request, Artifact.verify)
-    found = decision.artifact.folder if decision.artifact else None
     snapshot = package.read(host)
+    decision = predict(snapshot, request, Artifact.verify)
+    found = decision.artifact.folder if decision.artifact else None
     answer = {} if found else _ask(package, snapshot, request, build_ahead.build_settings(package, archs))
     no_plan = str(from_json(answer["error"])) if "error" in answer else None
     candidates = list(_candidates(package, snapshot, request))

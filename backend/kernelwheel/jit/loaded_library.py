@@ -16,8 +16,9 @@ from ..runtime.artifact.manifest import read
 from ..runtime.decision.decision import Request, against
 from ..runtime.decision.find import find
 from ..runtime.decision.no_kernels import incompatible
+from ..runtime.decision.snapshot import InstalledPackage
 from ..runtime.errors import BuildError, IncompatibleArtifactError
-from ..runtime.kernels import Kernels
+from ..runtime.kernels import os_errors, refuse_other_family
 from ..runtime.loading import load_module
 from ..runtime.machine import host as hosts
 from ..runtime.machine.files import json_sha256
@@ -25,7 +26,7 @@ from ..runtime.machine.fork import ThreadLock
 from ..runtime.machine.host import Host
 from ..runtime.machine.platforms import library_file, platform_name
 from .arguments import LoadArguments
-from .package import Description, NotInstalled, described
+from .package import Description, described, package_of
 
 # What a process has loaded, by content, and the lock of each content: those of others are compiled meanwhile.
 _loaded: dict[str, tuple[ModuleType | None, Path]] = {}
@@ -38,7 +39,7 @@ def carry_out(arguments: LoadArguments, texts: Mapping[str, bytes], caller: str)
     """What a call returns; `caller` is the module that it is made in."""
     description = described(arguments, texts)
     if arguments.only_compile:
-        return compiled(description).folder
+        return prepared(description).folder
     name = description.extension["name"]
     if declared := _declared(description, caller):
         name, folder = declared
@@ -47,7 +48,7 @@ def carry_out(arguments: LoadArguments, texts: Mapping[str, bytes], caller: str)
         key = json_sha256(description.content)
         with _locks.setdefault(key, ThreadLock()):
             if key not in _loaded:
-                _loaded[key] = Loader(description).load(f"kernelwheel.loaded_{key[:12]}.{name}")
+                _loaded[key] = _loaded_now(description, f"kernelwheel.loaded_{key[:12]}.{name}")
             library, folder = _loaded[key]
     if arguments.verbose:
         from ..runtime import progress  # imported only if needed, to keep a warm start fast
@@ -60,53 +61,51 @@ def carry_out(arguments: LoadArguments, texts: Mapping[str, bytes], caller: str)
     return library if arguments.wants_module else str(folder / library_file(name, platform_name()))
 
 
-class Loader(Kernels):
-    """The kernels of one call, in this process."""
+def _loaded_now(description: Description, unique: str) -> tuple[ModuleType | None, Path]:
+    """Load the library: a module, under a name that no other content has, or operators; its folder too.
 
-    def __init__(self, description: Description) -> None:
-        self.description, self.package = description, NotInstalled(description)
-        self._begin(self.package)  # a process has many of these, which no command line asks for
+    pybind11 gives a second module of one name what the first one is, whatever file it comes from.
+    """
+    package, name = package_of(description), description.extension["name"]
+    host, modules = hosts.probe(), list[ModuleType | None]()
 
-    def load(self, unique: str) -> tuple[ModuleType | None, Path]:
-        """Load the library: a module, under a name that no other content has, or operators; its folder too.
+    def load(artifact: Artifact) -> None:
+        with _registering:
+            _require_own_namespace(description, artifact)
+            modules.append(load_module(description.package, name, artifact, unique))
 
-        pybind11 gives a second module of one name what the first one is, whatever file it comes from.
-        """
-        description, package = self.description, self.package
-        name, settings = description.extension["name"], description.settings
-        loaded: list[ModuleType | None] = []
+    try:
+        with os_errors(package):
+            if description.cuda and host.cuda and package.settings.cuda != "off":
+                host = hosts.with_listed_gpus(host)
+            artifact = _obtained(description, package, host, load)
+    except IncompatibleArtifactError as error:
+        _require_architectures(description, host, error)
+        raise
+    return modules[0], artifact.folder
 
-        def load(artifact: Artifact) -> None:
-            with _registering:
-                _require_own_namespace(description, artifact)
-                loaded.append(load_module(description.package, name, artifact, unique))
 
-        try:
-            with self._os_errors():
-                request = self._whole_request()
-                if not (settings.archs and description.cuda and settings.jit != "never"):
-                    artifact = self._obtain(request, load)
-                elif entry := self._made_for_named(load):
-                    artifact = entry
-                else:
-                    artifact = compiled(description)  # an entry for other architectures, which fits here, will not do
-                    if unfit := against(package.read(self.host), request, artifact):
-                        because = f"TORCH_CUDA_ARCH_LIST or -gencode names {settings.archs}"
-                        raise incompatible(description.package, "cuda", unfit, because)
-                    self._refuse_other_family(name, artifact)
-                    load(artifact)
-        except IncompatibleArtifactError as error:
-            _require_architectures(description, self.host, error)
-            raise
-        finally:
-            package.remove_sources()
-        return loaded[0], artifact.folder
-
-    def _made_for_named(self, load: Callable[[Artifact], None]) -> Artifact | None:
-        """An entry that was made for the very list that is set now, loaded; `compiled` knows what other lists say."""
-        request = Request("cuda", build=True, made_for=self.description.settings.archs)
-        of_a_family = self.description.extension["archs"]
-        return None if of_a_family else find(self.package, self.host, request, load).artifact
+def _obtained(
+    description: Description, package: InstalledPackage, host: Host, load: Callable[[Artifact], object]
+) -> Artifact:
+    """An entry that fits, or one that is compiled now; verified and loaded."""
+    settings, of_a_family = description.settings, bool(description.extension["archs"])
+    here = Request("cuda" if host.capabilities else "cpu")
+    named = bool(description.cuda and settings.archs and settings.jit != "never")
+    # An entry for other architectures, which fits here, will not do: first one that was made for the very list that is
+    # set now, then what other lists say, and which are of one family, when the list is read.
+    first = Request("cuda", build=True, made_for=settings.archs) if named else here
+    if not (named and of_a_family) and (entry := find(package, host, first, load).artifact):
+        return entry
+    artifact = _compiled(description, package, host, None if named else here)
+    if unfit := against(package.read(host), here, artifact):
+        because = "these kernels were just compiled here with the current settings"
+        if named:
+            because = f"TORCH_CUDA_ARCH_LIST or -gencode names {settings.archs}"
+        raise incompatible(description.package, here.device, unfit, because)
+    refuse_other_family(description.package, host, description.extension["name"], artifact)
+    load(artifact)
+    return artifact
 
 
 def _declared(description: Description, caller: str) -> tuple[str, Path] | None:
@@ -151,21 +150,40 @@ def _is_same(description: Description, extension: Mapping[str, Any], digests: Ma
     )
 
 
-def compiled(description: Description) -> Artifact:
+def prepared(description: Description) -> Artifact:
     """The entry for a call, from a store or compiled now, for the architectures that are named, or else these GPUs."""
-    # imported only if needed, to keep a warm start fast
-    from ..runtime import progress
-    from ..store.build_ahead import build
-
     host = hosts.probe()
     if description.cuda:
         host = hosts.with_listed_gpus(host)
         _require_architectures(description, host)
-    package = NotInstalled(description)
-    try:
-        return build(package, host, description.cuda, "", progress.printer(package.package))[0]
-    finally:
-        package.remove_sources()
+    return _compiled(description, package_of(description), host, None)
+
+
+def _compiled(description: Description, package: InstalledPackage, host: Host, request: Request | None) -> Artifact:
+    """The entry for a request, or for the architectures that are named, from a store or compiled now."""
+    # imported only if needed, to keep a warm start fast
+    import tempfile
+
+    from ..runtime import progress
+    from ..runtime.decision.compile_into_store import compile_into_store
+    from ..runtime.decision.sources import Sources
+    from ..store.build_ahead import build_request
+    from .history import changes, last_entries
+
+    if request is None:
+        request = build_request(package, description.cuda, "")
+        if entry := find(package, host, request, Artifact.verify).artifact:
+            return entry
+    say = progress.printer(package.package)
+    for last in last_entries(package)[-1:]:
+        say(f"since the last compile: {changes(last.manifest.content, description.content)}")
+    with tempfile.TemporaryDirectory(prefix="kernelwheel-sources-") as folder:
+        for name, text in description.tree.files.items():
+            file = Path(folder, name)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(text)
+        package.source = Sources(description.content, Path(folder), {})
+        return compile_into_store(package, host, request, package.settings, say)[0]
 
 
 def _require_own_namespace(description: Description, artifact: Artifact) -> None:

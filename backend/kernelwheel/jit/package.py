@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -68,43 +66,14 @@ def described(arguments: LoadArguments, texts: Mapping[str, bytes]) -> Descripti
     return Description(package, environ, settings, tree, extension, content)
 
 
-class NotInstalled(InstalledPackage):
-    """The package of a Description, as the loader asks about one: it has no wheel, and its sources are in memory."""
-
-    def __init__(self, description: Description) -> None:
-        super().__init__(description.package, LOADED, Path(INLINE), description.environ)
-        self.settings, self.source = description.settings, Sources(description.content, Path(INLINE), {})
-        self._files = description.tree.files
-
-    def _read(self) -> None:
-        """There is no wheel."""
-
-    def no_artifact(self) -> Mismatch:
-        """What stands for the wheel's mismatches."""
-        remedy = "set KERNELWHEEL_JIT to auto, or compile it before: kernelwheel.prepare"
-        return Mismatch("artifact", "an entry with this content", "no store has this content", remedy)
-
-    def read_sources_again(self) -> None:
-        """Write the files where the compiler takes them from, and say why; called once the store is locked."""
-        # imported only if needed, to keep a warm start fast
-        from ..runtime.progress import printer
-        from ..runtime.store.store_lock import mark
-        from .history import changes, last_entries
-
-        assert self.source
-        for last in last_entries(self)[-1:]:
-            printer(self.package)(f"since the last compile: {changes(last.manifest.content, self.source.content)}")
-        self.remove_sources()
-        folder = Path(tempfile.mkdtemp(prefix="sources-", suffix=mark(), dir=self.own_store().root / ".work"))
-        self.source = self.source._replace(folder=folder)
-        for name, text in self._files.items():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_bytes(text)
-
-    def remove_sources(self) -> None:
-        """Remove these files."""
-        if self.source and self.source.folder != Path(INLINE):
-            shutil.rmtree(self.source.folder, ignore_errors=True)
+def package_of(description: Description) -> InstalledPackage:
+    """The package of a Description, as the loader asks about one: it has no wheel, and its sources are in no folder."""
+    package = InstalledPackage(description.package, LOADED, Path(INLINE), description.environ)
+    package.settings = description.settings
+    package.source = Sources(description.content, Path(INLINE), {})
+    remedy = "set KERNELWHEEL_JIT to auto, or compile it before: kernelwheel.prepare"
+    package.missing = Mismatch("artifact", "an entry with this content", "no store has this content", remedy)
+    return package
 
 
 def _extension(arguments: LoadArguments, texts: Mapping[str, bytes]) -> tuple[Tree, dict[str, Any]]:

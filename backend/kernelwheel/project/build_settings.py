@@ -6,7 +6,6 @@ A build takes them from `[tool.kernelwheel]`, the environment and `-C`, the comp
 from __future__ import annotations
 
 import difflib
-import re
 import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,6 +14,7 @@ from ..runtime.errors import SettingsError
 from ..runtime.settings import TABLE, VARIABLE, Option, Origin, Settings, absolute_folder, choice, flags, stripped
 from . import arch_choice
 from .build_platforms import PLATFORMS
+from .drivers import read_driver
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -45,13 +45,6 @@ def _epoch(text: str) -> int:
     return max(OLDEST_ZIP_TIME, _number(text, NEWEST_ZIP_TIME, "A zip file cannot store such a time."))
 
 
-def _driver(text: str) -> str:
-    value = text.strip()
-    if value and not re.fullmatch(r"[1-9]\d\.\d", value):
-        raise ValueError("A driver is named by its CUDA version: 12.0 is 525.60, 13.0 is 580.65.")
-    return value
-
-
 class BuildSettings(Settings):
     """The effective options of one build or compile."""
 
@@ -73,7 +66,7 @@ class BuildSettings(Settings):
         "machine's lacks, from pip install --target.",
     )
     drivers: Option[str] = Option(
-        _driver,
+        read_driver,
         takes="a CUDA version such as 12.0",
         decides="tools",
         cuda_only=True,

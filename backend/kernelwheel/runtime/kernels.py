@@ -1,8 +1,8 @@
 """The kernels of a package in this process, loaded at import for the CPU and at the first call for CUDA.
 
-A call that needs kernels reads downwards in `Kernels._obtain`: `find` reads what is there (the wheel's Artifact; if
-that does not fit, those in read-only caches and in the user's own), decides, and verifies and loads the first that
-fits. Only if there is none, and compiling would help, one is compiled, checked, verified and loaded.
+A call that needs kernels reads downwards in `obtain`: `find` reads what is there (the wheel's Artifact; if that does
+not fit, those in read-only caches and in the user's own), decides, and verifies and loads the first that fits. Only if
+there is none, and compiling would help, one is compiled, checked, verified and loaded.
 """
 
 from __future__ import annotations
@@ -49,12 +49,8 @@ class Kernels:
     constructed: ClassVar[dict[str, Kernels]] = {}
 
     def __init__(self, package: str, version: str, folder: Path, environ: Mapping[str, str] = os.environ) -> None:
-        self._begin(InstalledPackage(package, version, folder, environ))
         self.constructed[package] = self
-
-    def _begin(self, installed: InstalledPackage) -> None:
-        """Begin with nothing loaded."""
-        self.installed = installed
+        self.installed = InstalledPackage(package, version, folder, environ)
         self.host = hosts.probe()
         self.lock = ThreadLock()
         self._loaded: dict[str, Artifact] = {}
@@ -76,7 +72,7 @@ class Kernels:
         """
         if device in self._loaded and (device == "cpu" or index in self._checked_gpus):
             return
-        with self.lock, self._os_errors():
+        with self.lock, os_errors(self.installed):
             self.installed = self.installed.read_again()
             if device not in self._loaded:
                 self._obtain(self._request(device, index), partial(self._load, device))
@@ -122,19 +118,19 @@ class Kernels:
             raise error
         with self.lock:
             if self._whole_of is None:
-                with self._os_errors():
+                with os_errors(self.installed):
                     self.installed = self.installed.read_again()
                     if self.installed.damage:  # before the settings, which need the manifest
                         raise self.installed.damage
                     self._whole_of = self._obtain(self._whole_request(), partial(self._load_first, name))
             if name not in self._modules:
-                self._refuse_other_family(name, self._whole_of)
+                refuse_other_family(self.installed.package, self.host, name, self._whole_of)
                 self._modules[name] = load_module(self.installed.package, name, self._whole_of)
             return self._modules[name]
 
     def extension_if_usable(self, name: str) -> bool:
         """Load the library of an extension if that takes no compile; errors are left for `extension` to raise."""
-        with self.lock, suppress(KernelWheelError), self._os_errors():
+        with self.lock, suppress(KernelWheelError), os_errors(self.installed):
             self.installed = self.installed.read_again()
             if self._whole_of is None and not self.installed.damage:
                 request = self._whole_request()
@@ -145,7 +141,7 @@ class Kernels:
 
     def left_out(self, name: str) -> LeftOutError | None:
         """The error for an extension that only builds with CUDA have, if a call gets kernels without it here."""
-        with self.lock, suppress(KernelWheelError), self._os_errors():
+        with self.lock, suppress(KernelWheelError), os_errors(self.installed):
             self.installed = package = self.installed.read_again()
             extensions = package.content["extensions"] if package.content and name not in self._modules else ()
             if any(each["name"] == name and each["cuda"] == "only" for each in extensions):
@@ -162,7 +158,7 @@ class Kernels:
 
     def load_if_usable(self) -> None:
         """Load CPU kernels if usable ones exist; errors are left for `require` to raise."""
-        with self.lock, suppress(KernelWheelError), self._os_errors():
+        with self.lock, suppress(KernelWheelError), os_errors(self.installed):
             self.installed = self.installed.read_again()
             find(self.installed, self.host, Request("cpu"), partial(self._load, "cpu"))
 
@@ -186,23 +182,9 @@ class Kernels:
         self.host = hosts.with_gpus(self.host)
 
     def _obtain(self, request: Request, load: Callable[[Artifact], object]) -> Artifact:
-        """Find the first Artifact that fits, or have one compiled; verify and load it. Raises if none can be had."""
-        package = self.installed
         if request.device == "cuda":
             self._gpus()
-        decision = find(package, self.host, request, load)
-        if decision.artifact:
-            return decision.artifact
-        from . import progress
-        from .decision.compile_into_store import compile_into_store
-
-        say = progress.printer(package.package)
-        artifact, _ = compile_into_store(package, self.host, request, package.settings, say)
-        if unfit := against(package.read(self.host), request, artifact):
-            just_made = "these kernels were just compiled here with the current settings"
-            raise incompatible(package.package, request.device, unfit, just_made)
-        load(artifact)  # outside the store's lock, so that others need not wait
-        return artifact
+        return obtain(self.installed, self.host, request, load)
 
     def _request(self, device: str, index: int | None) -> Request:
         """The Request of a call, for one GPU if `index` names it."""
@@ -239,16 +221,6 @@ class Kernels:
             self._modules[name] = load_module(self.installed.package, name, artifact)
         self.installed.in_use = True
 
-    def _refuse_other_family(self, name: str, artifact: Artifact) -> None:
-        """Raise an error if the kernels of an extension are for one family of GPUs, and these are others."""
-        library = library_of(name, artifact)
-        if library and artifact.manifest.is_of_a_family(library):
-            driver = self.host.driver
-            found = (capability_mismatch(artifact.manifest, each, driver, [library]) for each in self._gpus())
-            if mismatches := [mismatch for mismatch in found if mismatch]:
-                family = f"{name} is for {', '.join(library.sass)} alone"
-                raise incompatible(self.installed.package, "cuda", mismatches, family)
-
     def _check_loaded(self, index: int) -> None:
         """Raise an error if the CUDA kernels that were loaded for one GPU do not fit another one."""
         loaded = self._loaded["cuda"]
@@ -262,21 +234,50 @@ class Kernels:
             self.host = (look or hosts.with_gpus)(self.host)
         return self.host.capabilities or ()
 
-    @contextmanager
-    def _os_errors(self) -> Iterator[None]:
-        """Turn an OSError on the way to the kernels, for whatever file, into a KernelWheelError.
 
-        That includes too many open files while a module of ours is imported. The dynamic loader's errors have no errno
-        and are passed on.
-        """
-        try:
-            yield
-        except OSError as error:
-            if error.errno is None:
-                raise
-            raise UnreadableArtifactError(
-                f"the kernels of {self.installed.package} cannot be accessed right now",
-                required=f"a file that this user can read: {error.filename or self.installed.folder}",
-                found=f"{type(error).__name__}: {error}",
-                remedies=[way_out(error)],
-            ) from error
+def obtain(package: InstalledPackage, host: Host, request: Request, load: Callable[[Artifact], object]) -> Artifact:
+    """Find the first Artifact that fits, or have one compiled; verify and load it. Raises if none can be had."""
+    decision = find(package, host, request, load)
+    if decision.artifact:
+        return decision.artifact
+    from . import progress
+    from .decision.compile_into_store import compile_into_store
+
+    say = progress.printer(package.package)
+    artifact, _ = compile_into_store(package, host, request, package.settings, say)
+    if unfit := against(package.read(host), request, artifact):
+        just_made = "these kernels were just compiled here with the current settings"
+        raise incompatible(package.package, request.device, unfit, just_made)
+    load(artifact)  # outside the store's lock, so that others need not wait
+    return artifact
+
+
+def refuse_other_family(package: str, host: Host, name: str, artifact: Artifact) -> None:
+    """Raise an error if the kernels of an extension are for one family of GPUs, and these are others."""
+    library = library_of(name, artifact)
+    if library and artifact.manifest.is_of_a_family(library):
+        host = hosts.with_gpus(host) if host.capabilities is None else host
+        gpus = host.capabilities or ()
+        found = (capability_mismatch(artifact.manifest, each, host.driver, [library]) for each in gpus)
+        if mismatches := [mismatch for mismatch in found if mismatch]:
+            raise incompatible(package, "cuda", mismatches, f"{name} is for {', '.join(library.sass)} alone")
+
+
+@contextmanager
+def os_errors(package: InstalledPackage) -> Iterator[None]:
+    """Turn an OSError on the way to the kernels, for whatever file, into a KernelWheelError.
+
+    That includes too many open files while a module of ours is imported. The dynamic loader's errors have no errno and
+    are passed on.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None:
+            raise
+        raise UnreadableArtifactError(
+            f"the kernels of {package.package} cannot be accessed right now",
+            required=f"a file that this user can read: {error.filename or package.folder}",
+            found=f"{type(error).__name__}: {error}",
+            remedies=[way_out(error)],
+        ) from error

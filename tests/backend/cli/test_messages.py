@@ -20,7 +20,6 @@ from kernelwheel.runtime.artifact import manifest
 from kernelwheel.runtime.artifact.compatible import Wanted, check
 from kernelwheel.runtime.artifact.manifest import Requires
 from kernelwheel.runtime.decision import no_kernels
-from kernelwheel.runtime.decision.snapshot import InstalledPackage
 from kernelwheel.runtime.errors import REINSTALL, KernelWheelError
 from kernelwheel.runtime.machine.host import Host
 from packaging.requirements import Requirement
@@ -163,7 +162,7 @@ def raised() -> list[str]:
         no_kernels.other_gpu("tiny", Path("x"), mismatches),
         no_nvcc(torch, [], settings_with()),
     ]
-    advice = [InstalledPackage("tiny", "1", Path("x"), {}).no_artifact(), *mismatches]
+    advice = [no_kernels.no_wheel("tiny", Path("x")), *mismatches]
     return [*(mismatch.remedy for mismatch in advice), *(str(error) for error in errors)]
 
 

@@ -46,7 +46,7 @@ def test_what_comes_of_an_entry_whose_files_are_wrong(fault: type[KernelWheelErr
     def refuse(artifact: Artifact) -> None:
         raise fault("trouble", required="none", found="some", remedies=["fix it"])
 
-    expected = predict(package, HOST, REQUEST, refuse)
+    expected = predict(package.read(HOST), REQUEST, refuse)
     assert entry.exists()
     if own and fault is IncompatibleArtifactError:
         assert expected.outcome == find(package, HOST, REQUEST, refuse).outcome == "compile"
@@ -63,7 +63,7 @@ def test_what_comes_of_an_entry_whose_manifest_is_damaged(own: bool, tmp_path: P
     package, entry = make(tmp_path, own)
     (entry / FILE).write_text("{")
 
-    expected = predict(package, HOST, REQUEST, Artifact.verify)
+    expected = predict(package.read(HOST), REQUEST, Artifact.verify)
     assert entry.exists()
     if own:
         assert find(package, HOST, REQUEST, Artifact.verify).outcome == expected.outcome == "compile"
@@ -80,4 +80,4 @@ def test_a_wheel_that_fits_is_used_without_a_look_at_settings_and_stores(tmp_pat
 
     assert find(package, HOST, REQUEST, lambda _: None).outcome == "load"
     elsewhere = HOST._replace(capabilities=((8, 0),))
-    assert predict(package, elsewhere, REQUEST, lambda _: None).because.startswith("unknown environment variable")
+    assert predict(package.read(elsewhere), REQUEST, lambda _: None).because.startswith("unknown environment variable")

@@ -14,7 +14,7 @@ from ..artifact.manifest import Manifest
 from ..compiling.compiler_process import program
 from ..decision.decision import Decision, Request, failed, verdict
 from ..decision.find import predict
-from ..decision.snapshot import InstalledPackage
+from ..decision.snapshot import InstalledPackage, Snapshot
 from ..errors import INSTALL_COMPILER, IncompatibleArtifactError, KernelWheelError, printable
 from ..kernels import Kernels
 from ..loading import needed_for
@@ -72,13 +72,14 @@ def next_calls(package: InstalledPackage, host: Host) -> list[Decision]:
         program()
     except KernelWheelError as error:
         obstacle = error
-    return [if_compiled(expected, obstacle) for expected in predict_calls(package, host)]
+    return [if_compiled(expected, obstacle) for expected in predict_calls(package.read(host))]
 
 
-def predict_calls(package: InstalledPackage, host: Host) -> list[Decision]:
+def predict_calls(snapshot: Snapshot) -> list[Decision]:
     """A call on the CPU, and one on each compute capability among the visible GPUs; a compile is taken to succeed."""
-    requests = [Request("cpu"), *(Request("cuda", capability) for capability in host.capabilities or (None,))]
-    return [predict(package, host, each, partial(_verify_loaded, each.device)) for each in requests]
+    gpus = snapshot.host.capabilities or (None,)
+    requests = [Request("cpu"), *(Request("cuda", capability) for capability in gpus)]
+    return [predict(snapshot, each, partial(_verify_loaded, each.device)) for each in requests]
 
 
 def if_compiled(expected: Decision, obstacle: KernelWheelError | None) -> Decision:
@@ -148,7 +149,7 @@ def kernels_text(kernels: Kernels) -> list[str]:
         rows = rows_text([("fingerprint", package.manifest.fingerprint), ("kernels", built)])
         lines += [rows, verdict_text(verdict(package.read_wheel(kernels.host)))]
     elif not package.damage:
-        lines.append(f"  {package.no_artifact().found}")
+        lines.append(f"  {package.missing.found}")
     return lines
 
 

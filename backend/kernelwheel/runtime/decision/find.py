@@ -54,9 +54,9 @@ def find(package: InstalledPackage, host: Host, request: Request, use: Use) -> D
             return decision
 
 
-def predict(package: InstalledPackage, host: Host, request: Request, verify: Use) -> Decision:
+def predict(snapshot: Snapshot, request: Request, verify: Use) -> Decision:
     """Predict what `find` would decide. Changes nothing and raises nothing: an error becomes a Decision to fail."""
-    snapshot, decision = look(package, host, request)
+    decision = decide(snapshot, request)
     while artifact := decision.artifact:
         try:
             verify(artifact)

@@ -68,6 +68,13 @@ def no_gpu(host: Host) -> Mismatch:
     return Mismatch("gpu", required, found, remedy, "cuda", compile_cures=False)
 
 
+def no_wheel(package: str, folder: Path) -> Mismatch:
+    """The mismatch of a package that was installed without an Artifact."""
+    found = "no kernels are installed with the package, as in an editable install"
+    remedy = f"install a wheel of {package} (pip install . in the checkout builds one)"
+    return Mismatch("artifact", f"compiled kernels in {folder}", found, remedy)
+
+
 def unusable_artifact(damage: IncompatibleArtifactError) -> Mismatch:
     """The mismatch if the wheel's Artifact is damaged or cannot be read at the moment; compiling does not fix it."""
     return Mismatch("artifact", damage.required, damage.found, "; ".join(damage.remedies), compile_cures=False)

@@ -20,7 +20,7 @@ from ..machine.files import json_sha256
 from ..machine.host import Host
 from ..machine.platforms import can_compile
 from ..record import Record, remembered
-from .no_kernels import changed_sources
+from .no_kernels import changed_sources, no_wheel
 
 if TYPE_CHECKING:  # at import, load only what a fitting wheel needs
     from ..artifact.content import Content
@@ -76,22 +76,22 @@ class Snapshot(Record):
 
 
 class InstalledPackage:
-    """An installed package, as it is read. It remembers what counts as it was at first use: settings and sources."""
+    """An installed package, as it is read. It remembers what counts as it was at first use: settings and sources.
+
+    What a call of `load` describes is one that has no wheel, whose settings and sources are given.
+    """
 
     def __init__(self, package: str, version: str, folder: Path, environ: Mapping[str, str]) -> None:
         self.package = package
         self.version = version
         self.folder = folder
-        self.manifest: Manifest | None = None
         self.in_use = False  # whether its kernels are loaded in this process
         self.environ = environ
+        self.manifest: Manifest | None = None
         self.damage: IncompatibleArtifactError | None = None  # what is wrong with the wheel's Artifact
-        self._read()
-
-    def _read(self) -> None:
-        """Read the wheel's manifest."""
+        self.missing = no_wheel(package, folder)  # what stands for the wheel's mismatches, if there is none
         try:
-            self.manifest = manifests.read(self.folder, self.package)
+            self.manifest = manifests.read(folder, package)
         except IncompatibleArtifactError as error:
             self.damage = error
 
@@ -105,7 +105,7 @@ class InstalledPackage:
         """The wheel alone."""
         manifest, damage = self.manifest, self.damage
         host = host.asked_for(manifest.cpu) if manifest else host
-        missing = None if manifest or damage else self.no_artifact()
+        missing = None if manifest or damage else self.missing
         jit = self._jit_of_wheel()
         return Snapshot(self.package, self.version, self.folder, host, manifest, damage, missing, jit)
 
@@ -195,9 +195,3 @@ class InstalledPackage:
         """The user's own store."""
         *_, store = self.stores()
         return store
-
-    def no_artifact(self) -> Mismatch:
-        """The mismatch of a package that was installed without an Artifact."""
-        found = "no kernels are installed with the package, as in an editable install"
-        remedy = f"install a wheel of {self.package} (pip install . in the checkout builds one)"
-        return Mismatch("artifact", f"compiled kernels in {self.folder}", found, remedy)
