@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import platform
 import sys
@@ -13,7 +12,7 @@ import matrix
 import matrix_arm
 import matrix_environment
 import pytest
-from matrix_environment import Workplace, offered_torches, pythons_at_hand, try_pair
+from matrix_environment import Workplace, pythons_at_hand, try_pair
 from matrix_rows import Pair, Row, compare, ends, newest_patches, pairs_of
 
 HOST_PLATFORM = platform.python_version()
@@ -149,41 +148,6 @@ def test_what_passed_is_not_tried_again(place: Workplace, tried: list[Pair]) -> 
     assert len(results_of(place)) == 6
 
 
-def test_another_wheel_or_probe_is_tried_anew(
-    place: Workplace, tried: list[Pair], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run_main(place)
-    tried.clear()
-    place.wheel.write_bytes(b"another")
-    run_main(place)
-    assert len(tried) == 6
-
-    tried.clear()
-    probe = tmp_path / "probe.py"
-    probe.write_bytes(b"another")
-    monkeypatch.setattr(matrix, "PROBE", probe)
-    run_main(place)
-    assert len(tried) == 6
-
-
-def test_an_interrupted_run_goes_on(place: Workplace, tried: list[Pair], monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = matrix.try_pair
-
-    def interrupted(pair: Pair, python: Path, place: Workplace) -> Row:
-        if len(tried) == 3:
-            raise KeyboardInterrupt
-        return whole(pair, python, place)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(matrix, "try_pair", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            run_main(place)
-    assert len(results_of(place)) == 3
-
-    run_main(place)
-    assert len(tried) == len(set(tried)) == len(results_of(place)) == 6
-
-
 def test_the_short_form_takes_the_newest_that_pip_installs_and_keeps_the_other_rows(
     place: Workplace, tried: list[Pair]
 ) -> None:
@@ -221,59 +185,7 @@ def test_no_torch_anywhere_is_not_good(
     assert tried == []
 
 
-def test_a_file_of_another_kind_is_not_overwritten(place: Workplace, tried: list[Pair]) -> None:
-    (place.folder / "results.json").write_text("[]")
-
-    with pytest.raises(SystemExit, match="found: another kind"):
-        run_main(place)
-
-    assert (place.folder / "results.json").read_text() == "[]"
-
-
-def test_two_runs_do_not_share_an_environment(
-    place: Workplace, tried: list[Pair], capsys: pytest.CaptureFixture[str]
-) -> None:
-    with (place.folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(SystemExit, match="2"):
-            run_main(place)
-    assert f"found: another in {place.folder}" in capsys.readouterr().err
-    assert tried == []
-
-
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="on Arm, such a wheel needs no emulator")
-def test_a_wheel_for_arm_is_run_there_and_compared_with_what_is_installed_here(
-    place: Workplace, tried: list[Pair], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    wheel = place.wheel.rename(place.folder / "splat_kernels-1-py3-none-manylinux_2_28_aarch64.whl")
-    monkeypatch.setattr(matrix, "arm_pairs", lambda: [Pair("3.11", "2.10.0"), Pair("3.11", "2.15.0")])
-    monkeypatch.setattr(matrix, "try_on_arm", lambda pair, place: matrix.try_pair(pair, Path(), place))
-    here = GOOD._replace(python="3.12.1", image="that of x86-64")
-    monkeypatch.setattr(matrix, "try_environment", lambda environment, folder: here)
-
-    assert run_main(place._replace(wheel=wheel)) == 0
-    assert tried == [Pair("3.11", "2.10.0"), Pair("3.11", "2.15.0")]
-
-    assert run_main(place._replace(wheel=wheel), "--installed", "here") == 1
-    assert "differs from Python 3.12.1 with torch 2.10.0: the picture" in capsys.readouterr().out
-
-
 # Environments
-
-
-def test_a_torch_for_arm_that_a_constraint_excludes_is_not_offered(
-    place: Workplace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def make_machine(folder: Path, torch: str) -> int:
-        folder.mkdir()
-        raise SystemExit(f"pip install torch=={torch}\n  The user requested (constraint) torch<2.15\nERROR: conflict")
-
-    monkeypatch.setattr(matrix_arm.aarch64, "make_machine", make_machine)
-
-    row = matrix_arm.try_on_arm(Pair("3.11", "2.15.0"), place)
-
-    assert (row.outcome, row.said) == ("not offered", "excluded by a constraint of pip: torch<2.15")
-    assert not (place.folder / "aarch64").exists()
 
 
 def test_an_environment_is_made_only_where_there_is_room(place: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -318,41 +230,6 @@ def make_torch(folder: Path, version: str, requires: str = "") -> None:
 
 
 @pytest.mark.slow
-def test_what_the_index_lacks_is_a_marked_row(index: Path, place: Workplace) -> None:
-    assert offered_torches(HOST_PLATFORM) == []
-
-    row = try_pair(Pair(HOST_PLATFORM, "2.10.0"), Path(sys.executable), place)
-
-    assert row.outcome == "failed"
-    assert row.said == "ERROR: No matching distribution found for torch===2.10.0"
-    assert not (place.folder / "environment").exists()
-
-
-@pytest.mark.slow
-def test_an_index_that_does_not_answer_is_not_one_that_has_nothing(
-    index: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    make_torch(index, "2.10.0")
-    monkeypatch.delenv("PIP_NO_INDEX")
-    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
-    monkeypatch.setenv("PIP_RETRIES", "1")
-
-    with pytest.raises(SystemExit, match="required: an answer from each of pip's indexes; found: Retrying"):
-        offered_torches(HOST_PLATFORM)
-
-
-@pytest.mark.slow
-def test_what_torch_itself_lacks_is_a_failed_row(index: Path, place: Workplace) -> None:
-    make_torch(index, "2.10.0", requires="nvidia-cublas==13.0")
-    assert offered_torches(HOST_PLATFORM) == ["2.10.0"]
-
-    row = try_pair(Pair(HOST_PLATFORM, "2.10.0"), Path(sys.executable), place)
-
-    assert row.outcome == "failed"
-    assert "nvidia-cublas==13.0" in row.said
-
-
-@pytest.mark.slow
 def test_what_a_constraint_excludes_is_not_offered(
     index: Path, place: Workplace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -367,23 +244,9 @@ def test_what_a_constraint_excludes_is_not_offered(
 
 
 @pytest.mark.slow
-def test_a_build_is_not_taken_for_another(index: Path, place: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
-    make_torch(index, "2.10.0+cpu")
-    make_torch(index, "2.10.0")
-    wheel = make_wheel(place.folder, "splat", "1", "")
-    probe = place.folder / "probe.py"
-    probe.write_text('import json, torch; print(json.dumps({"step": "import", "cuda": torch.__version__}))')
-    monkeypatch.setattr(matrix_environment, "PROBE", probe)
-
-    for torch in ("2.10.0", "2.10.0+cpu"):
-        assert try_pair(Pair(HOST_PLATFORM, torch), Path(sys.executable), Workplace(place.folder, wheel)).cuda == torch
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("splat", "said"),
     [
-        ("raise ImportError('no kernels')", "ImportError: no kernels"),
         ("import os; os.abort()", "killed by signal 6: "),
         ("def build_info(): return {'damage': None, 'verdict': ['too old']}", "AssertionError: ['too old']"),
     ],
