@@ -26,7 +26,7 @@ CUDA_LIBRARY = Library("libtiny_cuda.so", "a" * 64, 7, "cuda", ("9.0", "12.0f"),
 CUDA = {"sass": ["9.0", "12.0f"], "ptx": ["12.0f"]}
 TOOLKIT = {"version": "13.2.86", "nvcc": "b" * 64, "cccl": "c" * 64}
 PLAN: Values = {
-    "schema": 2,
+    "schema": 1,
     "content": {
         "package": "tiny",
         "version": "1.2.3",

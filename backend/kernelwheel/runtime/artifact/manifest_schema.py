@@ -182,7 +182,7 @@ _EXTENSION: Kind = {
     "archs": lambda value: value == "" or (_text(value) and _archs(value.replace("+PTX", "").split(";"))),
 }
 _PLAN: Kind = {
-    "schema": _number,
+    "schema": lambda value: type(value) is int and value == SCHEMA,
     "content": {
         "package": _dotted,
         "version": _version,
