@@ -24,7 +24,9 @@ import warm_python
 from folders import PACKAGES, REPOSITORY
 
 # Wheels that differ with the build of torch.
-BUILT_FOR_TORCH = {"wheel", "two_archs_wheel", "classic_wheel"}
+BUILT_FOR_TORCH = {"wheel", "two_archs_wheel"}
+# What a session makes once for several modules, without CUDA: one run has all of these modules.
+KEPT = {"compiled_once", "entry", "cpu_wheel", "classic_wheel"}
 # Of what runs once, the longest is claimed first, so that neither run is left with a long one at the end.
 LONGEST = {"test_survival.py", "test_command_line.py", "test_front_ends.py"}
 SIMT = {"simt_wheel", "simt_ptx"}  # what executes kernels
@@ -64,11 +66,14 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)  # before pytest selects by marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests by their fixtures. Those that the other run may claim come last, which balances the two runs."""
+    with_kept = {item.path for item in items if KEPT & set(getattr(item, "fixturenames", ()))}
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
         if fixtures & SIMT:
             item.add_marker(pytest.mark.simt)
             item.add_marker(pytest.mark.once("simt"))  # where it is compiled
+        elif item.path in with_kept and once_group(item):
+            item.add_marker(pytest.mark.once("kept"), append=False)
         if fixtures & SLOW or ("checkout" in fixtures and "tiny_checkout" not in fixtures):
             item.add_marker(pytest.mark.slow)
         needs_torch = (
@@ -76,7 +81,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         )
         if WITHOUT_TORCH and needs_torch:
             item.add_marker(pytest.mark.skip(reason="there is no torch here"))
-    items.sort(key=lambda item: (once_group(item) is not None, once_group(item) not in LONGEST))
+    groups = (
+        ("kept", *LONGEST) if with_kept and not _has_cuda() else LONGEST
+    )  # kernels for the CPU, where torch has none
+    items.sort(key=lambda item: ((group := once_group(item)) is not None, group not in groups, group == "kept"))
+
+
+def _has_cuda() -> bool:
+    from builds import TORCH  # not at the top: the tests of a GPU have no build tools
+
+    return TORCH.cuda is not None
 
 
 @pytest.hookimpl(tryfirst=True)

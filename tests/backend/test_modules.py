@@ -109,6 +109,7 @@ except RuntimeError as error:
     assert (done.stdout, done.stderr) == ("", "")
 
 
+@pytest.mark.minutes
 @needs_cuda_torch
 def test_off_keeps_the_module_from_looking_for_a_gpu(site: Path, run_with_torch: RunPython) -> None:
     script = f"import torch, classic; torch.cuda.is_available = None; assert {SCALE}"
@@ -116,6 +117,7 @@ def test_off_keeps_the_module_from_looking_for_a_gpu(site: Path, run_with_torch:
     run_with_torch(script, path=[site], env={"CLASSIC_CUDA": "off"})
 
 
+@pytest.mark.minutes
 @needs_cuda_torch
 def test_the_extension_works_on_a_gpu(site: Path, run_with_torch: RunPython) -> None:
     script = """

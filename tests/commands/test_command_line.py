@@ -31,23 +31,14 @@ PRINTING = [
     ["--help"],
     ["--version"],
     ["render", "-o", "out.png", "--size", "8x8", "--device", "cpu"],
-    ["render", "--help"],
     ["view", "--help"],
     SMALL_FIT,
     ["doctor"],
-    ["doctor", "--json"],
     ["convert", "scene.ply", "out.splat", "--sh-degree", "0"],
     ["export", "scene.ply", "-o", "out.html"],
     ["info", "scene.ply"],
-    ["info", "scene.ply", "--json"],
     ["inspect", "WHEEL"],
-    ["inspect", "WHEEL", "--json"],
     ["cache", "list"],
-    ["cache", "list", "--json"],
-    ["cache", "path"],
-    ["cache", "verify"],
-    ["cache", "explain"],
-    ["cache", "prune"],
 ]
 # Unbuffered, the first word fails and not the last flush.
 UNBUFFERED = [(words, True) for words in (["--help"], ["doctor"], SMALL_FIT)]
@@ -218,7 +209,7 @@ def test_fits_too_large_for_the_memory(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("megabytes", [10, 60, 150])
+@pytest.mark.parametrize("megabytes", [60, *(pytest.param(each, marks=pytest.mark.minutes) for each in (10, 150))])
 def test_wherever_memory_ends_there_is_no_traceback(tmp_path: Path, megabytes: int) -> None:
     (tmp_path / "scene.ply").write_bytes(ply(columns(20_000)))
     render = ["render", "scene.ply", "-o", "out.png", "--size", "1500x1000"]
@@ -303,7 +294,7 @@ def interrupted_fit(tmp_path: Path, at: int, again: str = "") -> Done:
     return warm_python.run_python(INTERRUPTING, str(at), again, *words, cwd=tmp_path, check=False)
 
 
-@pytest.mark.parametrize("at", [1, 20, 50])
+@pytest.mark.parametrize("at", [20, *(pytest.param(each, marks=pytest.mark.minutes) for each in (1, 50))])
 def test_an_interrupted_fit_keeps_what_it_has(tmp_path: Path, at: int) -> None:
     done = interrupted_fit(tmp_path, at)
     assert done.returncode == 130
@@ -318,8 +309,7 @@ def test_an_interrupted_fit_keeps_what_it_has(tmp_path: Path, at: int) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.cameras.json", "out.ply"]
 
 
-@pytest.mark.parametrize("again", ["in the step", "while it writes"])
-@pytest.mark.parametrize("before", [None, b"what was there"])
+@pytest.mark.parametrize(("again", "before"), [("in the step", None), ("while it writes", b"what was there")])
 def test_a_second_interrupt_leaves_no_half_file(tmp_path: Path, again: str, before: bytes | None) -> None:
     out = tmp_path / "out.ply"
     if before is not None:

@@ -91,6 +91,7 @@ def other_python() -> str:
     pytest.skip("there is no other Python on PATH")
 
 
+@pytest.mark.minutes
 def test_another_python_reuses_what_this_one_compiled(built: Built, tmp_path: Path) -> None:
     # The packages of this environment serve it: those that the build uses are of Python alone.
     env = {**built.user.environment, "TINY_CUDA": "off", "PYTHONPATH": sysconfig.get_path("purelib")}
@@ -226,6 +227,7 @@ def test_the_path_makes_no_difference(project: Project, tmp_path: Path, name: st
     assert project.compile()[0] == []
 
 
+@pytest.mark.minutes
 def test_an_edit_counts_whatever_its_date_and_the_clock_say(project: Project) -> None:
     project.change("two.cpp", "return 2", "return 22")
     os.utime(project.native / "two.cpp", (1_000_000_000, 1_000_000_000))
@@ -327,6 +329,7 @@ def test_nothing_is_used_again_that_may_not_be_whole(project: Project, harm: str
     assert not (project.work / "build" / "left").exists()
 
 
+@pytest.mark.minutes
 def test_the_folder_of_a_compile_is_its_user_s_alone_whatever_the_umask(project: Project) -> None:
     shutil.rmtree(project.editable.builds)
     before = os.umask(0o000)
@@ -338,6 +341,7 @@ def test_the_folder_of_a_compile_is_its_user_s_alone_whatever_the_umask(project:
     assert [path.stat().st_mode & 0o777 for path in (project.editable.builds, project.work)] == [0o700, 0o700]
 
 
+@pytest.mark.minutes
 def test_nothing_is_marked_whole_while_compilers_work_in_it(project: Project) -> None:
     marked = []
     project.change("two.cpp", "return 2", "return 22")
@@ -348,6 +352,7 @@ def test_nothing_is_marked_whole_while_compilers_work_in_it(project: Project) ->
     assert (project.work / "reusable.json").exists()
 
 
+@pytest.mark.minutes
 def test_after_a_compile_error_only_the_file_with_the_error_is_compiled_again(project: Project) -> None:
     for name in ("one.cpp", "two.cpp"):
         project.change(name, "return ", "return 5 + ")

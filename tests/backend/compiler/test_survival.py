@@ -156,7 +156,8 @@ assert not failures, failures
     assert_tidy(small)
 
 
-@pytest.mark.parametrize("ending", ["killed", pytest.param("at the end", marks=pytest.mark.minutes)])
+@pytest.mark.minutes
+@pytest.mark.parametrize("ending", ["killed", "at the end"])
 def test_nobody_waits_for_a_child_that_was_forked_while_a_thread_compiled(small: Editable, ending: str) -> None:
     script = """
 import os, sys, threading, time, tiny
@@ -325,12 +326,13 @@ def zygote(small: Editable) -> Iterator[Zygote]:
 
 
 WORK = "cache/tiny/.build/kernelwheel-*/"
+AT_THE_END = [f"die_when {WORK}out/*.so"]
 FROM_NOTHING = [
     "die_at compiler compile _read_back before",
     f"die_when {WORK}build/CMakeFiles/*/*.o",
-    f"die_when {WORK}out/*.so",
+    "die_at compiler cmake_build _drive before",
+    f"die_when {WORK}build/CMakeFiles",
 ]
-BEFORE_COMPILERS = ["die_at compiler cmake_build _drive before", f"die_when {WORK}build/CMakeFiles"]
 # While what an earlier compile left is used again, which is shorter then; and after a build.
 AFTER_AN_EDIT = [
     "work_folder _copy_sources before",
@@ -347,7 +349,7 @@ AFTER_AN_EDIT = [
 
 
 @pytest.mark.parametrize(
-    "orders", [FROM_NOTHING, pytest.param(BEFORE_COMPILERS, marks=pytest.mark.minutes)], ids=["late", "early"]
+    "orders", [AT_THE_END, pytest.param(FROM_NOTHING, marks=pytest.mark.minutes)], ids=["end", "before"]
 )
 def test_a_kill_at_every_step_leaves_nothing_half_and_nobody_waiting(zygote: Zygote, orders: Sequence[str]) -> None:
     right = zygote.make()

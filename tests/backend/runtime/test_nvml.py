@@ -138,6 +138,7 @@ assert not torch.cuda.is_initialized()
 """
 
 
+@pytest.mark.minutes
 @needs_cuda_torch
 def test_a_module_that_fits_the_gpu_is_imported_without_a_call_into_cuda(
     classic_wheel: Wheel, fake_gpus: Path, run_python: RunPython, tmp_path: Path
