@@ -311,6 +311,21 @@ def configure(folder: Path, lines: str) -> Done:
     return run([cmake, "-GNinja", "-S", folder, "-B", folder / "build", *definitions], cwd=folder, check=False)
 
 
+def test_a_module_is_compiled_by_the_standard_of_the_plan_before_flags_that_may_name_a_later_one(
+    tmp_path: Path,
+) -> None:
+    lines = (
+        "kernelwheel_add_pybind11_module(_small SOURCES small.cpp)\n"
+        "get_target_property(standard _small KERNELWHEEL_CUDA_STANDARD)\n"
+        "get_target_property(options _small COMPILE_OPTIONS)\n"
+        'message(STATUS "standard: ${standard}, first: ${options}")\n'
+    )
+
+    done = configure(tmp_path, lines)
+
+    assert "standard: -std=c++20, first: $<$<COMPILE_LANGUAGE:CUDA>:$<TARGET_PROPERTY:" in done.stdout
+
+
 ADDED = "kernelwheel_add_torch_library(_small SOURCES small.cpp)\n"
 REPLACED = ADDED + "set_target_properties(_small PROPERTIES COMPILE_OPTIONS -O2)\n"
 APPENDED = ADDED + "target_compile_options(_small PRIVATE -O2)\n"
