@@ -196,6 +196,7 @@ def test_off_gives_a_wheel_without_cuda_kernels_that_says_why_and_which_settings
         "link-flags": {"value": [], "origin": "default"},
         "glibc": {"value": "2.28", "origin": "default"},
         "cpu": {"value": [], "origin": "default"},
+        "cxx-standard": {"value": "raised", "origin": "default"},
     }
     manifest = manifests.read(cpu_wheel.native)
     assert manifest is not None

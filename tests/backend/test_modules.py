@@ -297,22 +297,15 @@ assert "_small.so" in open("/proc/self/maps").read()
 # What a CMakeLists.txt is answered
 
 
-def configure(folder: Path, lines: str, least: str = "201703L", chosen: str = "17") -> Done:
+def configure(folder: Path, lines: str) -> Done:
     """CMake itself answers; without a language it makes the target's properties and no build."""
-    header, chooser = folder / "torch/include/ATen/ATen.h", folder / "torch/utils/cpp_extension.py"
-    for path, text in (
-        (header, f"#if !defined(_MSC_VER) && __cplusplus < {least}\n#error\n#endif\n"),
-        (chooser, f"'-std=c++20'\ncpp_flag = cpp_flag_prefix + 'c++{chosen}'\n"),
-    ):
-        path.parent.mkdir(parents=True)
-        path.write_text(text)
     (folder / "CMakeLists.txt").write_text(
         "cmake_minimum_required(VERSION 3.24)\nproject(tiny LANGUAGES NONE)\ninclude(KernelWheel)\n" + lines
     )
     cache = {
         "CMAKE_MODULE_PATH": BACKEND / "kernelwheel" / "cmake",
         "KERNELWHEEL_TORCH": folder / "torch", "KERNELWHEEL_OUTPUT": folder,
-        "KERNELWHEEL_TORCH_TARGET": "0", "KERNELWHEEL_BINDING": "python",
+        "KERNELWHEEL_TORCH_TARGET": "0", "KERNELWHEEL_BINDING": "python", "KERNELWHEEL_TORCH_STANDARD": "20",
     }  # fmt: skip
     cmake = CMake.default_search(version=SpecifierSet(CMAKE_VERSION)).cmake_path
 
@@ -320,21 +313,19 @@ def configure(folder: Path, lines: str, least: str = "201703L", chosen: str = "1
     return run([cmake, "-GNinja", "-S", folder, "-B", folder / "build", *definitions], cwd=folder, check=False)
 
 
-@pytest.mark.parametrize(
-    ("least", "chosen", "standard"), [("201703L", "17", "17"), ("202002L", "17", "20"), ("201703L", "20", "20")]
-)
-def test_a_module_is_compiled_by_the_standard_that_torch_asks_for(
-    tmp_path: Path, least: str, chosen: str, standard: str
+def test_a_module_is_compiled_by_the_standard_of_the_plan_before_flags_that_may_name_a_later_one(
+    tmp_path: Path,
 ) -> None:
     lines = (
         "kernelwheel_add_pybind11_module(_small SOURCES small.cpp)\n"
-        "get_target_property(found _small KERNELWHEEL_CUDA_STANDARD)\n"
-        'message(STATUS "standard: ${found}")\n'
+        "get_target_property(standard _small KERNELWHEEL_CUDA_STANDARD)\n"
+        "get_target_property(options _small COMPILE_OPTIONS)\n"
+        'message(STATUS "standard: ${standard}, first: ${options}")\n'
     )
 
-    done = configure(tmp_path, lines, least, chosen)
+    done = configure(tmp_path, lines)
 
-    assert f"standard: -std=c++{standard}\n" in done.stdout
+    assert "standard: -std=c++20, first: $<$<COMPILE_LANGUAGE:CUDA>:$<TARGET_PROPERTY:" in done.stdout
 
 
 ADDED = "kernelwheel_add_torch_library(_small SOURCES small.cpp)\n"

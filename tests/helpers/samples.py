@@ -44,7 +44,7 @@ PLAN: Values = {
         "headers": {"torch": "7" * 64},
         "taken": {},
     },
-    "target": {"platform": "linux-x86_64", "cuda": CUDA, "binding": None, "cpu": {}},
+    "target": {"platform": "linux-x86_64", "cuda": CUDA, "binding": None, "cpu": {}, "standard": {"stable": "c++17"}},
 }
 BUILT_WITH: Values = {
     "kernelwheel": "0.1.0",

@@ -14,11 +14,12 @@ from kernelwheel.compiler.create_plan import create_plan
 from kernelwheel.compiler.cross.target_platform import cross_platform
 from kernelwheel.compiler.parent_watch import Caller
 from kernelwheel.compiler.plan import Plan
-from kernelwheel.compiler.toolchain.cuda import decide_cuda
-from kernelwheel.compiler.toolchain.cxx import find_cxx
+from kernelwheel.compiler.toolchain.cuda import CudaDecision, decide_cuda
+from kernelwheel.compiler.toolchain.cxx import Cxx, find_cxx
 from kernelwheel.compiler.toolchain.launchers import Launchers
 from kernelwheel.compiler.toolchain.toolchain import Toolchain
-from kernelwheel.compiler.toolchain.torch_files import read_torch
+from kernelwheel.compiler.toolchain.toolkit import Nvcc
+from kernelwheel.compiler.toolchain.torch_files import Torch, read_torch
 from kernelwheel.project import build_settings as settings
 from kernelwheel.project.build_settings import BuildSettings
 from kernelwheel.project.package import Abi, PackageFacts
@@ -267,6 +268,25 @@ class Machine:
         """The Plan that this machine draws for a package with sources in `root`."""
         chosen = settings_with({"CUDA_HOME": str(self.toolkit), "CXX": str(self.cxx)}, **options)
         return plan_of(facts, version, root, chosen, self.toolchain(chosen))
+
+
+def toolchain_of_files(
+    folder: Path,
+    header: str = "",
+    chooser: str = "",
+    version: str = "2.13.0",
+    nvcc: str = "",
+    clang: str = "",
+    **options: str,
+) -> Toolchain:
+    """What compiles, where no program is run, with a torch of ATen.h and cpp_extension.py; `nvcc`: its version."""
+    for name, text in (("include/ATen/ATen.h", header), ("utils/cpp_extension.py", chooser)):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    cuda = Nvcc(folder, folder, folder, nvcc, (), "here", clang=clang) if nvcc else None
+    cxx = Cxx(Path("/usr/bin/c++"), "gcc", "12.2.0", "x86_64-linux-gnu")
+    torch, decision = Torch(folder, version, None, None), CudaDecision(cuda, "", ())
+    return Toolchain(torch, cxx, decision, None, Launchers(), settings_with(**options))
 
 
 def plan_of(facts: PackageFacts, version: str, root: Path, chosen: BuildSettings, tools: Toolchain) -> Plan:

@@ -46,7 +46,8 @@ def build(folder: Path, name: str, ptx: str, kernels: str = "5splat7kernels", co
         "cmake", "-S", str(HOST_PLATFORM), "-B", str(folder), "-G", "Ninja",
         f"-DCMAKE_MODULE_PATH={REPOSITORY / 'backend' / 'kernelwheel' / 'cmake'}",
         f"-DKERNELWHEEL_TORCH={torch_folder}", "-DKERNELWHEEL_TORCH_TARGET=0", f"-DKERNELWHEEL_OUTPUT={folder}",
-        "-DKERNELWHEEL_BINDING=python", f"-DKERNELWHEEL_PYTHON_HEADERS={sysconfig.get_path('include')}",
+        "-DKERNELWHEEL_TORCH_STANDARD=20", "-DKERNELWHEEL_BINDING=python",
+        f"-DKERNELWHEEL_PYTHON_HEADERS={sysconfig.get_path('include')}",
         f"-DSIMT_NAME={name}", f"-DSIMT_PTX={made}",
         f"-DSIMT_COUNT={int(count)}",
     )  # fmt: skip

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..compiler.machine_flags import NATIVE_OPTION
+from ..flags.standard import with_standard
 from ..project.arch_choice import chosen_by
 
 # Flags whose value may be the next word.
@@ -22,8 +23,8 @@ PAIRED = {
 _INCLUDE = re.compile(r"(?:-I|-isystem|--include-path|--system-include)[= ]?(.+)", re.DOTALL)
 # nvcc's options that begin as -lNAME does (`nvcc --help`).
 _NOT_LIBRARIES = {"-ldir", "-lib", "-lineinfo", "-list-gpu-arch", "-list-gpu-code", "-lto"}
-# The C++ standards that no torch takes, or that each takes by itself: KernelWheel.cmake has the one of torch's headers.
-_OLD_STANDARD = re.compile(r"--?std[= ](c|gnu)\+\+(98|03|0x|11|1y|14|1z|17)")
+# The first C++ standard that is not what every torch asks for by itself (compiler/standards.py).
+_AFTER_ALL = 18
 # A library by its name, or by its file, `-l:libnvshmem_host.so.3`.
 _LIBRARY = re.compile(r"-l ?(?:([\w.+-]+)|:lib([\w+-]+)\.(?:so(?:\.\d+)*|a))")
 _ABSOLUTE = re.compile(r"""(?:^|[=,:;"'\s]|-L|-B|-iquote|-idirafter|-include)(/[\w.@+~-][^\s,:;"']*)""")
@@ -77,7 +78,8 @@ class SortedFlags(NamedTuple):
 
 def sort_flags(flags: Sequence[str], places: Places) -> SortedFlags:
     """Sort the flags of one compiler, or of the linker."""
-    result = SortedFlags([], [], [], [], [], [], [], [])
+    flags, old = with_standard(flags, _AFTER_ALL, leave_out=True)
+    result = SortedFlags([], [], [], [], [], [*old], [], [])
     for words in _for_any_cpu(_grouped(flags), result.of_this_cpu):
         flag = " ".join(words)
         absolute = _ABSOLUTE.findall(flag)
@@ -87,8 +89,6 @@ def sort_flags(flags: Sequence[str], places: Places) -> SortedFlags:
             result.include_dirs.append(include[1])
         elif flag.startswith("-L") and len(flag) > 2:
             result.link_dirs.append(flag[2:].strip())
-        elif _OLD_STANDARD.fullmatch(flag):
-            result.old_standards.append(flag)
         elif (library := _LIBRARY.fullmatch(flag)) and flag not in _NOT_LIBRARIES:
             result.libraries.append(library[1] or library[2])
         elif absolute and flag.startswith("-Wl,-rpath") and all(map(places.comes_anyway, absolute)):

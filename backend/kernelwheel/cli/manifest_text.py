@@ -18,10 +18,12 @@ def manifest_text(manifest: Manifest) -> str:
     torch += f", Python {needs.python}" if needs.python else ""
     tools = f"kernelwheel {built.get('kernelwheel')}, torch {built.get('torch')}, {built.get('cxx')}"
     nvcc = str(built.get("nvcc") or "not used")
+    standards = [f"{standard} ({abi})" for abi, standard in manifest.plan["target"]["standard"].items()]
     rows = [
         ("package", f"{manifest.package} {manifest.version}"),
         ("fingerprint", manifest.fingerprint),
         ("built with", f"{tools}, {nvcc if nvcc.startswith('clang') else f'nvcc {nvcc}'}"),
+        ("C++", ", ".join(standards) or "as flags say"),
         ("CUDA kernels", f"{'yes' if cuda.get('enabled') else 'no'}: {cuda.get('because')}"),
         ("settings", settings_text(built.get("settings", {}))),
         ("requires", ", ".join(filter(None, (f"torch {torch}", needs.platform, needs.libc, needs.libstdcxx)))),

@@ -10,6 +10,8 @@
 #   KERNELWHEEL_CUDA           ON if the Plan has CUDA kernels
 #   KERNELWHEEL_TORCH          torch's package folder (include/, lib/)
 #   KERNELWHEEL_TORCH_TARGET   TORCH_TARGET_VERSION: the oldest torch that the operators run on
+#   KERNELWHEEL_STABLE_STANDARD, KERNELWHEEL_TORCH_STANDARD    the C++ standard of libraries on the stable ABI, and on all of
+#                              torch, unless their flags name a later one
 #   KERNELWHEEL_NVCC, KERNELWHEEL_TOOLKIT    nvcc's version and its toolkit's root; if not set, CMake finds out
 #   KERNELWHEEL_GENCODE        nvcc's -gencode options
 #   KERNELWHEEL_CXX_FLAGS, KERNELWHEEL_CUDA_FLAGS, KERNELWHEEL_LINK_FLAGS    from the settings, as SHELL:...
@@ -325,7 +327,7 @@ function(kernelwheel_add_op_library target)
     VISIBILITY_INLINES_HIDDEN ON)
   foreach(language IN ITEMS CXX CUDA)
     set_target_properties(${target} PROPERTIES
-      ${language}_STANDARD 17 ${language}_STANDARD_REQUIRED ON ${language}_EXTENSIONS OFF)
+      ${language}_STANDARD ${KERNELWHEEL_STABLE_STANDARD} ${language}_STANDARD_REQUIRED ON ${language}_EXTENSIONS OFF)
   endforeach()
   target_include_directories(${target} PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}")
   target_compile_definitions(${target} PRIVATE TORCH_TARGET_VERSION=${KERNELWHEEL_TORCH_TARGET})
@@ -341,20 +343,10 @@ endfunction()
 # A library on all of torch's C++ API is compiled the way torch.utils.cpp_extension does it, so sources written for that
 # need no change; docs/packaging.md says what differs, and a test compares the two command lines.
 function(_kernelwheel_compile_like_cpp_extension target)
-  # The C++ standard changes from release to release: torch's headers need one, and cpp_extension may choose a later one.
-  file(STRINGS "${KERNELWHEEL_TORCH}/include/ATen/ATen.h" standard REGEX "__cplusplus < 202002L")
-  if(NOT standard AND EXISTS "${KERNELWHEEL_TORCH}/utils/cpp_extension.py")
-    file(STRINGS "${KERNELWHEEL_TORCH}/utils/cpp_extension.py" standard REGEX "_prefix [+] 'c[+][+]20'")
-  endif()
-  if(standard)
-    set(standard 20)
-  else()
-    set(standard 17)
-  endif()
   set_target_properties(${target} PROPERTIES PREFIX "" NO_SONAME ON)
   foreach(language IN ITEMS CXX CUDA)  # not by CMake's property: CMake 3.25 knows no C++20 for CUDA
-    set_property(TARGET ${target} PROPERTY KERNELWHEEL_${language}_STANDARD -std=c++${standard})
-    target_compile_options(${target} PRIVATE
+    set_property(TARGET ${target} PROPERTY KERNELWHEEL_${language}_STANDARD -std=c++${KERNELWHEEL_TORCH_STANDARD})
+    target_compile_options(${target} BEFORE PRIVATE  # those of the environment may name a later one
       "$<$<COMPILE_LANGUAGE:${language}>:$<TARGET_PROPERTY:${target},KERNELWHEEL_${language}_STANDARD>>")
   endforeach()
   # Python's own options, which setuptools passes on to C++ alone: assertions stay in device code. CMake adds -O3.

@@ -28,6 +28,7 @@ from .create_plan import create_plan
 from .find_toolchain import describe_toolchain, toolchain_for
 from .parent_watch import Caller
 from .plan import Plan
+from .standards import raised_standards
 from .toolchain.compiler_environment import without_effect
 from .toolchain.toolchain import Toolchain
 from .toolchain.torch_files import torch_libraries
@@ -59,6 +60,8 @@ def build_or_reuse(job: CompileJob, caller: Caller, say: Say) -> CompileAnswer:
         packing = {"components": component_facts(tools), "torch_libraries": torch_libraries(tools.torch)}
     planned = create_plan_for(job, tools)
     plan, settings, scratch = planned.plan, job.settings, job.scratch
+    for line in raised_standards(plan, tools):
+        say(line)
     answer = CompileAnswer(Path(), False, decisions(plan, tools), packing)
     try:
         for store in stores(settings, plan.package, plan.version) if job.lock is None else ():

@@ -11,6 +11,7 @@ from ..runtime.errors import BuildError
 from ..runtime.progress import Say
 from .cmake_driver import Job, run_cmake
 from .cmake_inputs import cache_entries, configuration_rests_on, recipe_files
+from .crashes import find_crash
 from .headers import Headers
 from .jobs import fewer, lack_of_memory, out_of_memory
 from .parent_watch import Caller
@@ -44,7 +45,7 @@ def run(work: Path, plan: Plan, toolchain: Toolchain, headers: Headers, jobs: in
         output = (work / LOG).read_bytes()[start:].decode("utf-8", errors="replace")
         lack = lack_of_memory(output, oom_kills() - kills)
         if not lack:
-            failure = _compiler_failed(work, plan, output, status)
+            failure = _compiler_failed(work, plan, toolchain, output, status)
             mark_rest_reusable(work, plan, headers)
             raise failure
         if jobs == 1:
@@ -80,14 +81,15 @@ def _drive(work: Path, plan: Plan, toolchain: Toolchain, jobs: int, caller: Call
         return run_cmake(job, caller, on_line)
 
 
-def _compiler_failed(work: Path, plan: Plan, output: str, status: int) -> BuildError:
+def _compiler_failed(work: Path, plan: Plan, toolchain: Toolchain, output: str, status: int) -> BuildError:
     failure = first_failure(output.splitlines())
-    remedies = []
+    crash = find_crash(failure, toolchain)
+    remedies, crashed = ([crash.remedy], f"{crash.name} crashed, ") if crash else ([], "")
     free = shutil.disk_usage(work).free
     if free < ROOM or "No space left on device" in failure:
         remedies.append(f"free some space in {work}: only {free} bytes are left")
     return BuildError(
-        f"{plan.package} {plan.version} did not compile (exit status {status})",
+        f"{plan.package} {plan.version} did not compile ({crashed}exit status {status})",
         required="CMake and the compilers to succeed for " + plan.kernels,
         found=failure.replace(f"{work}/src/", ""),
         remedies=[*remedies, f"read the whole log: {work / LOG}"],

@@ -10,6 +10,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,7 @@ def configuration_rests_on(plan: Plan, toolchain: Toolchain) -> tuple[str, ...]:
 def cache_entries(work: Path, plan: Plan, toolchain: Toolchain) -> dict[str, Any]:
     """The CMake cache entries that carry the Plan into KernelWheel.cmake."""
     target, platform = Version(plan.torch_target), PLATFORMS[plan.platform]
-    for_cpu, for_host = plan.cpu.stands_for, (f"-Xcompiler={option}" for option in plan.cpu.options)
+    for_host = (f"-Xcompiler={option}" for option in plan.cpu.options)
     cache: dict[str, Any] = {
         "CMAKE_EXPORT_COMPILE_COMMANDS": True,  # see cpu.check_commands
         "KERNELWHEEL_CUDA": plan.cuda is not None,
@@ -104,8 +105,10 @@ def cache_entries(work: Path, plan: Plan, toolchain: Toolchain) -> dict[str, Any
         "KERNELWHEEL_TORCH_TARGET": f"0x{target.major:02x}{target.minor:02x}000000000000",
         "KERNELWHEEL_BINDING": "python" if plan.binding and plan.binding.python else "torch" if plan.binding else "",
         "KERNELWHEEL_LIBRARIES": str(work / "libraries"),
-        "KERNELWHEEL_CXX_FLAGS": as_one((*plan.cpu.options, *for_cpu(plan.flags("cxx-flags")))),
-        "KERNELWHEEL_LINK_FLAGS": as_one(for_cpu(plan.flags("link-flags"))),
+        "KERNELWHEEL_STABLE_STANDARD": plan.standards.years["stable"],
+        "KERNELWHEEL_TORCH_STANDARD": plan.standards.years.get("torch", ""),
+        "KERNELWHEEL_CXX_FLAGS": as_one((*plan.cpu.options, *plan.for_compilers(plan.flags("cxx-flags")))),
+        "KERNELWHEEL_LINK_FLAGS": as_one(plan.cpu.stands_for(plan.flags("link-flags"))),
         "KERNELWHEEL_LINK_OPTIONS": ";".join(platform.link_options),
         "KERNELWHEEL_LINK_COMPLETE": ";".join(platform.link_complete),
         "KERNELWHEEL_CUDART_LIBRARIES": ";".join(platform.cudart_libraries),
@@ -141,7 +144,7 @@ def cache_entries(work: Path, plan: Plan, toolchain: Toolchain) -> dict[str, Any
             "KERNELWHEEL_NVCC": "" if nvcc.target and not nvcc.clang else nvcc.version,
             "KERNELWHEEL_TOOLKIT": str(work / "cuda" if inside.is_file() else nvcc.root),
             "KERNELWHEEL_GENCODE": ";".join(gencode(plan.cuda.archs)),
-            "KERNELWHEEL_CUDA_FLAGS": as_one((*for_host, *for_cpu(plan.flags("cuda-flags")))),
+            "KERNELWHEEL_CUDA_FLAGS": as_one((*for_host, *plan.for_compilers(plan.flags("cuda-flags")))),
         }
     return cache
 
@@ -205,16 +208,16 @@ def _target(extension: Extension, plan: Plan) -> Iterator[str]:
         yield f"target_include_directories({name} PRIVATE {_quoted(extension.include_dirs)})"
     if extension.archs and cuda and extension.has_kernels:
         yield f"kernelwheel_set_gencode({name} {_quoted(gencode(extension.own_archs))})"
-    for_cpu = plan.cpu.stands_for
+    given = partial(plan.for_compilers, abi=extension.abi)
     define = [f"-D{each}" for each in (*extension.define, *(extension.cuda_define if cuda else ()))]
-    flags = [as_one([*define, *for_cpu(each)]) for each in (extension.cxx_flags, extension.cuda_flags)]
+    flags = [as_one([*define, *given(each)]) for each in (extension.cxx_flags, extension.cuda_flags)]
     yield f"kernelwheel_add_flags({name} {_quoted(flags)})"
     for file, options in extension.file_flags.items():
         if file in files:
-            command = shlex.join(for_cpu(options)).replace("$", "$$")  # for a shell, and for Ninja
+            command = shlex.join(given(options)).replace("$", "$$")  # for a shell, and for Ninja
             yield f"kernelwheel_add_file_flags({name} {_quoted([file, _unevaluated(command)])})"
     if extension.link_flags:
-        yield f"kernelwheel_add_link_flags({name} {_quoted([as_one(for_cpu(extension.link_flags))])})"
+        yield f"kernelwheel_add_link_flags({name} {_quoted([as_one(plan.cpu.stands_for(extension.link_flags))])})"
     libraries = extension.linked(cuda)
     if libraries:
         folders = _for_shell(library_folders(extension.link_flags))

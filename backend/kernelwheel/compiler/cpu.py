@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ..project.build_settings import NATIVE, BuildSettings
 from ..runtime.errors import BuildError, SettingsError
 from ..runtime.machine.platforms import cpu_features
 from ..runtime.settings import TABLE
-from ..source_language import CUDA_SUFFIX
 from .compile_job import OF_RUN_TIME
+from .declared_flags import Declared, declared_flags
 from .machine_flags import NATIVE_OPTION, CpuPlan, features_of, machine_options, meaning, words
 from .toolchain.toolchain import Toolchain
 
@@ -33,7 +33,7 @@ def draw_cpu(plan: Plan, toolchain: Toolchain) -> CpuPlan:
     """
     settings, cxx = toolchain.settings, toolchain.cxx
     for_others = settings.origin("platform") != OF_RUN_TIME
-    declared = list(_declared(plan, settings))
+    declared = list(declared_flags(plan, settings))
     native = [f"{flag} in {each.where}" for each in declared for flag in each.flags if NATIVE_OPTION.search(flag)]
     name = _named(plan, settings)
     if for_others and (name == NATIVE or (native and not name)):
@@ -103,31 +103,7 @@ def check_commands(plan: Plan, toolchain: Toolchain, work: Path) -> None:
         )
 
 
-class _Declared(NamedTuple):
-    """Flags that are declared."""
-
-    file: str | None  # that they are for; empty: any; None: the linker
-    where: str  # in words
-    flags: tuple[str, ...]
-
-
-def _declared(plan: Plan, settings: BuildSettings) -> Iterator[_Declared]:
-    """All flags, in the order in which each file gets them."""
-    yield _Declared(None, str(settings.origin("link-flags")), plan.flags("link-flags"))
-    if not plan.extensions:  # which files there are, only the CMakeLists.txt knows
-        for file, option in (("", "cxx-flags"), (CUDA_SUFFIX, "cuda-flags")):
-            yield _Declared(file, str(settings.origin(option)), plan.flags(option))
-    for each in plan.extensions:
-        yield _Declared(None, f"link-flags of {each.name}", each.link_flags)
-        for file in each.compiled(plan.cuda is not None):
-            for_cuda = file.endswith(CUDA_SUFFIX)
-            option = "cuda-flags" if for_cuda else "cxx-flags"
-            yield _Declared(file, str(settings.origin(option)), plan.flags(option))
-            yield _Declared(file, f"{option} of {each.name}", each.cuda_flags if for_cuda else each.cxx_flags)
-            yield _Declared(file, f"file-flags of {each.name}", each.file_flags.get(file, ()))
-
-
-def _by_file(declared: Iterable[_Declared]) -> dict[str, tuple[str, ...]]:
+def _by_file(declared: Iterable[Declared]) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     for each in declared:
         if each.file is not None:

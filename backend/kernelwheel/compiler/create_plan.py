@@ -23,6 +23,7 @@ from .cpu import draw_cpu
 from .headers import digests, headers_of
 from .linked_files import linked_files
 from .plan import CudaPlan, Plan
+from .standards import draw_standards
 from .toolchain.binding import bind
 from .toolchain.toolchain import Toolchain
 from .toolchain.toolkit_identity import toolkit_identity
@@ -64,7 +65,7 @@ def create_plan(
         dispatched=facts.dispatched,
         taken=dict(taken or {}),
     )
-    plan = replace(plan, cpu=draw_cpu(plan, toolchain))
+    plan = replace(plan, cpu=draw_cpu(plan, toolchain), standards=draw_standards(plan, toolchain))
     plan = replace(plan, recipe=recipe_of(plan, toolchain))
     headers, linked = headers_of(plan, toolchain, source_root), linked_files(plan, toolchain)
     return replace(plan, headers=digests({**headers.digests, **linked.digests}))

@@ -7,10 +7,11 @@ wherever that is built: on a builder for a wheel, or on the user's machine.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ..flags.standard import Standards
 from ..project.build_platforms import PLATFORMS
 from ..project.extension import Extension, to_json
 from ..runtime.artifact.content import Content, digests_of, fingerprint_of, make_content
@@ -58,6 +59,7 @@ class Plan:
     recipe: Mapping[str, str] = field(default_factory=dict)  # digests of all that is told to CMake and the compilers
     headers: Mapping[str, str] = field(default_factory=dict)  # by origin, the digest of those that sources can reach
     cpu: CpuPlan = field(default_factory=CpuPlan)  # the CPU that it is compiled for
+    standards: Standards = field(default_factory=Standards)  # the C++ standard of its libraries
     dispatched: tuple[str, ...] = ()  # patterns of files that need no CPU, see `PackageFacts`
     taken: Mapping[str, str] = field(default_factory=dict)  # sha256 of the libraries that are taken from a wheel
 
@@ -90,6 +92,7 @@ class Plan:
             "cuda": {"sass": list(self.cuda.sass), "ptx": list(self.cuda.ptx)} if self.cuda else None,
             "binding": asdict(self.binding) if self.binding else None,
             "cpu": dict(self.cpu.features),
+            "standard": self.standards.to_json(),
         }
 
     @property
@@ -110,6 +113,10 @@ class Plan:
     def flags(self, option: str) -> tuple[str, ...]:
         """The compiler options that an option gives, such as `cxx-flags`."""
         return tuple(self.options.get(option, ()))
+
+    def for_compilers(self, flags: Iterable[str], abi: str = "") -> tuple[str, ...]:
+        """The flags that compilers are given for declared ones, for libraries of an ABI; empty: for all."""
+        return self.standards.given(self.cpu.stands_for(flags), abi)
 
     @property
     def glibc(self) -> str | None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 CONFIG = "-C"
 TorchTag = Literal["build", "local", "none"]
+CxxStandard = Literal["raised", "as-written"]
 Manylinux = Literal["auto", "required", "off"]
 NATIVE = "native"  # the platform of the machine that builds
 OLDEST_ZIP_TIME = 315532800  # 1980-01-01, the earliest time that zip can store
@@ -103,6 +104,14 @@ class BuildSettings(Settings):
         decides="work",
         separator=" ",
         help="Runs nvcc and the C++ compiler, and may cache their output; empty: none. Not a clang in nvcc's place.",
+    )
+    cxx_standard: Option[CxxStandard] = Option(
+        choice("raised", "as-written"),
+        takes="raised or as-written",
+        default="raised",
+        decides="target",
+        help="What becomes of a C++ standard in flags, such as -std=c++14, that is earlier than what the torch at hand "
+        "asks for: it is raised to that, or stays as it was written.",
     )
     jobs: Option[int] = Option(
         _number,

@@ -66,6 +66,11 @@ class Extension:
         return library_file(self.name, platform)
 
     @property
+    def abi(self) -> str:
+        """What it uses of torch: its `stable` ABI, or all of `torch`."""
+        return "stable" if self.kind == "operators" else "torch"
+
+    @property
     def has_kernels(self) -> bool:
         """Whether it has device code, once `sources` are files."""
         return self.cuda != "none" and any(source.endswith(CUDA_SUFFIX) for source in self.sources)

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from builds import Wheel
 from kernelwheel.compiler.cmake_build import first_failure, progress
+from kernelwheel.compiler.crashes import find_crash
 from kernelwheel.compiler.work_folder import locked_workdir
 from kernelwheel.runtime.machine.permissions import NOBODY_ELSE
-from standins import make_machine
+from standins import make_machine, toolchain_of_files
 
 COMMAND = "/usr/bin/c++ -Werror=x -o a.o -c a.cpp"
 DRIVER = ["ninja: build stopped: subcommand failed.", "Traceback (most recent call last):", "  in main", "Failed: x"]
@@ -61,6 +62,38 @@ def test_of_a_compiler_that_ends_without_an_error_the_first_lines_are_quoted() -
     failed = ["FAILED: [code=139] CMakeFiles/x.dir/a.cu.o ", COMMAND, "Segmentation fault"]
 
     assert first_failure([*failed, *DRIVER]) == "a.cu\nSegmentation fault"
+
+
+GCC_CRASHED = "a.cu\na.cu:3:1: internal compiler error: in f, at g.c:1\nPlease submit a full bug report"
+NVCC_CRASHED = "a.cu\nnvcc error   : 'cudafe++' died due to signal 11 (Invalid memory reference)"
+
+
+@pytest.mark.parametrize(
+    ("failure", "release", "name", "remedy"),
+    [
+        (NVCC_CRASHED, "13.2.86", "nvcc 13.2.86", "13.1 and 13.3 compile what this one is reported to crash at"),
+        ("a.cu\nb.h(5): internal error: assertion failed at: lower.cpp", "13.0.88", "nvcc 13.0.88", "release of nvcc"),
+        ("a.cu\nsh: line 1: 99 Segmentation fault (core dumped)", "13.0.88", "nvcc 13.0.88", "CUDACXX"),
+        (GCC_CRASHED, "13.2.86", "gcc 12.2.0", "another release of gcc, which CXX names"),
+        ("a.cpp\nSegmentation fault", "13.2.86", "gcc 12.2.0", "which CXX names"),
+        ("a.cpp\nSegmentation fault", "", "gcc 12.2.0", "which CXX names"),
+    ],
+)  # fmt: skip
+def test_a_compiler_that_crashes_is_called_that_with_a_release_that_does_not(
+    tmp_path: Path, failure: str, release: str, name: str, remedy: str
+) -> None:
+    crash = find_crash(failure, toolchain_of_files(tmp_path, nvcc=release))
+
+    assert crash is not None
+    assert crash.name == name
+    assert remedy in crash.remedy
+
+
+@pytest.mark.parametrize(
+    "failure", ["a.cu\na.cu:3:1: error: no", "nvcc error : 'ptxas' failed", 'a.cpp\n"internal" error']
+)
+def test_a_compiler_that_refuses_did_not_crash(tmp_path: Path, failure: str) -> None:
+    assert find_crash(failure, toolchain_of_files(tmp_path, nvcc="13.2.86")) is None
 
 
 def test_an_error_of_cmake_s_own_is_quoted() -> None:

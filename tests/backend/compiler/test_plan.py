@@ -198,6 +198,7 @@ PAIRS: dict[str, Callable[[Machine], tuple[str, str]]] = {
     "cuda-home": lambda m: (str(m.toolkit), str(make_toolkit(m.folder / "again"))),
     "cxx": lambda m: (str(m.cxx), str(make_cxx(m.folder / "again/c++"))),
     "compiler-launcher": lambda _: ("ccache", "sccache"),
+    "cxx-standard": lambda _: ("raised", "as-written"),
     "cxx-flags": lambda _: ("-DA", "-DB"),
     "cuda-flags": lambda _: ("-DA", "-DB"),
     "link-flags": lambda _: ("-s", "-g"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -52,6 +53,26 @@ def run(user: Editable, folder: Path, script: str, **env: str) -> Done:
     """Run a script as that user, in a folder."""
     environ = {**user.environment, "KERNELWHEEL_CACHE_DIR": str(user.cache), **env}
     return warm_python.run_python(script, cwd=folder, env=environ)
+
+
+@pytest.mark.slow
+def test_an_earlier_c_standard_in_a_call_is_raised_and_the_call_is_told(
+    user: Editable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    source = f'{MODULE}static_assert(__cplusplus >= 201703L, "torch asks for more");\n'
+    here = write(tmp_path, {**FILES, "csrc/light.cpp": source})
+    with monkeypatch.context() as changed:
+        changed.setenv("KERNELWHEEL_CXX_STANDARD", "as-written")
+        with pytest.raises(BuildError, match="did not compile") as raised:
+            load_light(here, extra_cflags=["-O1 -std=c++14"])
+    assert "torch asks for more" in raised.value.found
+    assert "is raised" not in capfd.readouterr().err
+
+    assert load_light(here, extra_cflags=["-O1 -std=c++14"]).answer() == 42
+
+    assert "-std=c++14 in extra_cflags of light is raised to c++" in capfd.readouterr().err
+    (entry,) = entries(user)
+    assert json.loads((entry / "manifest.json").read_text())["plan"]["target"]["standard"]["torch"] >= "c++17"
 
 
 @pytest.mark.slow

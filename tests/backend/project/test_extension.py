@@ -367,7 +367,8 @@ def test_cmake_gives_the_compiler_every_flag_as_it_is(machine: Machine, tmp_path
     (project / "CMakeLists.txt").write_text(cmake_lists(plan))
     folder = tmp_path / "cmake"
     entries = {"KERNELWHEEL_TORCH": "torch", "KERNELWHEEL_TORCH_TARGET": "0", "KERNELWHEEL_OUTPUT": str(folder)}
-    entries |= {"KERNELWHEEL_CXX_FLAGS": as_one(NASTY), "CMAKE_MODULE_PATH": str(MODULES)}
+    entries |= {"KERNELWHEEL_STABLE_STANDARD": "17", "KERNELWHEEL_CXX_FLAGS": as_one(NASTY)}
+    entries |= {"CMAKE_MODULE_PATH": str(MODULES)}
     lines = [f'set({name} [===[{value}]===] CACHE STRING "")\n' for name, value in entries.items()]
     (tmp_path / "entries.cmake").write_text("".join(lines))  # as scikit-build-core writes them
 

@@ -23,6 +23,7 @@ VALUES: dict[str, tuple[str, str, str, Any]] = {
     "cxx-flags": ("-g0", "-g1", "-g2", ()),
     "cuda-flags": ("-g0", "-g1", "-g2", ()),
     "link-flags": ("-g0", "-g1", "-g2", ()),
+    "cxx-standard": ("as-written", "raised", "as-written", "raised"),
     "jobs": ("1", "2", "3", 0),
     "jit": ("never", "always", "never", "auto"),
     "cache-dir": ("/a", "/b", "/c", ""),
@@ -310,6 +311,7 @@ def test_the_record_has_what_decides_the_artifact_with_where_it_was_said() -> No
         "link-flags": {"value": ("-s",), "origin": "[tool.kernelwheel]"},
         "glibc": {"value": "2.28", "origin": "default"},
         "cpu": {"value": (), "origin": "default"},
+        "cxx-standard": {"value": "raised", "origin": "default"},
     }
 
 

@@ -68,6 +68,13 @@ def read_torch(root: Path) -> Torch:
     return Torch(root, values["__version__"], values.get("cuda"), values.get("hip"))
 
 
+def standard_of(*files: Path) -> int:
+    """The C++ standard that torch's files ask for, headers by `#error` and cpp_extension.py by its choice; else 17."""
+    texts = [path.read_text(encoding="utf-8", errors="replace") for path in files if is_file(path)]
+    found = re.findall(r"__cplusplus < 20(\d\d)\d\dL\)?\s*#\s*error|_prefix \+ 'c\+\+(\d\d)'", "\n".join(texts))
+    return max([17, *(int(header or chosen) for header, chosen in found)])
+
+
 def torch_libraries(torch: Torch) -> list[str]:
     """The file names of the libraries that torch's wheel and those it depends on bring."""
     site = torch.root.parent

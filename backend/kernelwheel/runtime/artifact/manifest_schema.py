@@ -199,6 +199,7 @@ _PLAN: Kind = {
         "cuda": ({"sass": _archs, "ptx": _archs},),
         "binding": ({"python": (_identifier,), "torch": _text},),
         "cpu": {str: lambda value: value in ("cpu", "flags")},
+        "standard": {str: _text},
     },
 }
 _BUILT_WITH: Kind = {

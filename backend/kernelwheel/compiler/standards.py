@@ -1,0 +1,54 @@
+"""The C++ standard of a Plan's libraries: what the torch at hand asks for, which flags may exceed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from packaging.version import Version
+
+from ..flags.standard import Standards, with_standard
+from .declared_flags import declared_flags
+from .toolchain.toolchain import Toolchain
+from .toolchain.torch_files import STABLE_HEADER, standard_of
+
+if TYPE_CHECKING:
+    from .plan import Plan
+
+
+class _Misread(NamedTuple):
+    """Headers of torch that releases of nvcc take for faulty in an earlier standard than torch asks for."""
+
+    nvcc: tuple[tuple[int, int], ...]
+    before: str  # the first torch without them
+    standard: int  # in which they compile
+
+
+# What they make of `typename decltype(impl_->list)::…` in ATen/core/List_inl.h lacks the `typename`, which C++20 makes
+# optional. docs/packaging.md has what was tried.
+MISREAD = (_Misread(((13, 3), (13, 4)), "2.13", 20),)
+
+
+def draw_standards(plan: Plan, toolchain: Toolchain) -> Standards:
+    """What a Plan says of the standard, as torch's files say it."""
+    torch, nvcc = toolchain.torch, toolchain.cuda.nvcc
+    release = nvcc.release if plan.cuda and nvcc and not nvcc.clang else None
+    years, by = {"stable": standard_of(torch.root / STABLE_HEADER)}, {"stable": "torch's stable ABI"}
+    if plan.binding:
+        files = ("include/ATen/ATen.h", "utils/cpp_extension.py")
+        years["torch"], by["torch"] = standard_of(*(torch.root / name for name in files)), f"torch {torch.version}"
+        for each in MISREAD:
+            is_old = Version(torch.version) < Version(each.before) and years["torch"] < each.standard
+            if nvcc and release in each.nvcc and is_old:
+                years["torch"], by["torch"] = each.standard, f"{nvcc.name} beside torch {torch.version}"
+    return Standards(years, by, toolchain.settings.cxx_standard == "as-written")
+
+
+def raised_standards(plan: Plan, toolchain: Toolchain) -> tuple[str, ...]:
+    """The flags that name an earlier standard, one line each: where it stands, and what becomes of it."""
+    drawn, lines = plan.standards, list[str]()
+    for each in declared_flags(plan, toolchain.settings) if not drawn.as_written else ():
+        abi = each.extension.abi if each.extension else drawn.latest
+        for flag in with_standard(each.flags, drawn.years[abi])[1] if each.file is not None else ():
+            raised = f"is raised to c++{drawn.years[abi]}, which {drawn.asked_by[abi]} asks for"
+            lines.append(f"{flag} in {each.where} {raised}")
+    return tuple(dict.fromkeys(lines))
