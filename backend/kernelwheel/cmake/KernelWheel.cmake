@@ -13,7 +13,7 @@
 #   KERNELWHEEL_NVCC, KERNELWHEEL_TOOLKIT    nvcc's version and its toolkit's root; if not set, CMake finds out
 #   KERNELWHEEL_GENCODE        nvcc's -gencode options
 #   KERNELWHEEL_CXX_FLAGS, KERNELWHEEL_CUDA_FLAGS, KERNELWHEEL_LINK_FLAGS    from the settings, as SHELL:...
-#   KERNELWHEEL_LINK_OPTIONS   for the platform's linker; KERNELWHEEL_LINK_COMPLETE: besides, if no symbol may be undefined
+#   KERNELWHEEL_LINK_OPTIONS   for the platform's linker
 #   KERNELWHEEL_CUDART_LIBRARIES    the platform's libraries that the static CUDA runtime needs
 #   KERNELWHEEL_BINDING        what libraries may be bound to besides the stable ABI: torch, or python and torch
 #   KERNELWHEEL_CUDA_HEADERS, KERNELWHEEL_PYTHON_HEADERS    header folders besides torch's
@@ -329,8 +329,6 @@ function(kernelwheel_add_op_library target)
   endforeach()
   target_include_directories(${target} PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}")
   target_compile_definitions(${target} PRIVATE TORCH_TARGET_VERSION=${KERNELWHEEL_TORCH_TARGET})
-  # An undefined symbol must fail here, not on the user's machine.
-  target_link_options(${target} PRIVATE ${KERNELWHEEL_LINK_COMPLETE})
   if("CUDA" IN_LIST ARGN)
     # nvcc's -O is for host code, which is here what launches kernels; device code is optimised in any case.
     target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:-O1;-DNDEBUG>")

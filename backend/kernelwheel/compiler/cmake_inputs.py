@@ -107,7 +107,6 @@ def cache_entries(work: Path, plan: Plan, toolchain: Toolchain) -> dict[str, Any
         "KERNELWHEEL_CXX_FLAGS": as_one((*plan.cpu.options, *for_cpu(plan.flags("cxx-flags")))),
         "KERNELWHEEL_LINK_FLAGS": as_one(for_cpu(plan.flags("link-flags"))),
         "KERNELWHEEL_LINK_OPTIONS": ";".join(platform.link_options),
-        "KERNELWHEEL_LINK_COMPLETE": ";".join(platform.link_complete),
         "KERNELWHEEL_CUDART_LIBRARIES": ";".join(platform.cudart_libraries),
         "KERNELWHEEL_TAKEN": ";".join(sorted(plan.taken)),
         "KERNELWHEEL_OLDER": str(work / "older") if plan.glibc else "",

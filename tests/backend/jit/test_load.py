@@ -108,6 +108,23 @@ DOCSTRING = 'A "number" \\1 😀 é ??/ \x01\n\t2.'
 
 
 @pytest.mark.slow
+def test_what_could_not_be_loaded_is_not_stored_and_the_next_try_compiles_what_changed(
+    user: Editable, tmp_path: Path
+) -> None:
+    call = "namespace ns { int value(float); }\n#define ANSWER ns::value(1)\n"
+    folder = write(tmp_path, {**FILES, "include/detail/value.h": call, "csrc/value.cpp": "int other;\n"})
+    sources, include = [folder / "csrc/light.cpp", folder / "csrc/value.cpp"], [folder / "include"]
+
+    said = refusal_of("light", *sources, extra_include_paths=include)
+    assert "light.so: ns::value(float), used by sources/light.cpp" in said
+    assert entries(user) == []
+
+    (folder / "csrc/value.cpp").write_text("namespace ns { int value(float) { return 43; } }\n")
+    assert kernelwheel.load("light", sources, extra_include_paths=include).answer() == 43
+    assert user.compiled() == ["light.cpp", "value.cpp", "value.cpp"]
+
+
+@pytest.mark.slow
 def test_functions_are_bound_and_another_version_of_a_module_is_another_module(user: Editable) -> None:
     def load(value: int) -> Any:  # under a name that CMake keeps for a target of its own
         source = f"#include <pybind11/pybind11.h>\nint f() {{ return {value}; }}"
