@@ -18,6 +18,7 @@ from .setup_runs import RecordedExtension
 
 # Fields of an Extension that no key stands for.
 NO_KEY = ("undef_macros", "runtime_library_dirs", "extra_objects", "export_symbols")
+DEVICE_LINKER = "nvcc_dlink"  # what torch calls it among those that extra_compile_args has flags for
 READ_BYTES = 2_000_000
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _WINDOWS = re.compile(r"#\s*(?:ifdef\s+|if\s+(?:defined\b)?[\s(]*)(?:_WIN32|_MSC_VER)[\s)]*$")
@@ -45,11 +46,13 @@ def translate(extension: RecordedExtension, places: Places, notes: AdoptionNotes
             lost.append(f"{name} has None in place of what setup.py did not find here: add it by hand")
     sources = _sources(extension, places, lost)
     given = extension.flags_by_compiler()
-    for compiler in sorted(set(given) - {"", "cxx", "nvcc"}):
+    for compiler in sorted(set(given) - {"", "cxx", "nvcc", DEVICE_LINKER}):
         if given[compiler]:
             lost.append(f"extra_compile_args for {compiler}, which no key takes: {' '.join(given[compiler])}")
     cxx, nvcc = (sort_flags([*given.get("", []), *given.get(name, [])], places) for name in ("cxx", "nvcc"))
-    link = sort_flags(extension.listed("extra_link_args"), places)
+    # Its options are torch's, for what device-link does here, but for libraries.
+    for_nvlink = [flag for flag in given.get(DEVICE_LINKER, []) if flag.startswith(("-L", "-l"))]
+    link = sort_flags([*extension.listed("extra_link_args"), *for_nvlink], places)
     _report_left_out(extension, (cxx, nvcc, link), places, lost, notes)
     if standards := _once([*cxx.old_standards, *nvcc.old_standards]):
         notes.remarks.append(
@@ -78,6 +81,7 @@ def translate(extension: RecordedExtension, places: Places, notes: AdoptionNotes
         "cuda-flags": nvcc.kept if with_cuda else [],
         "link-flags": link.kept,
         "libraries": _once(name for name in libraries if name not in LINKED | LINKED_FOR_CUDA),
+        "device-link": bool(nvcc.device_link or given.get(DEVICE_LINKER)),
         "cuda": "required" if with_cuda else "none",
         "archs": "",
         "by-path": kind != "module" and _is_loaded_by_path(places.project / extension.name.partition(".")[0]),

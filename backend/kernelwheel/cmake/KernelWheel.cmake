@@ -436,6 +436,19 @@ function(kernelwheel_set_gencode target)
   set_property(TARGET ${target} PROPERTY KERNELWHEEL_GENCODE ${ARGN})
 endfunction()
 
+# nvlink links the device code of all files, of archives, and of the static libraries of the toolkit and pip's packages.
+function(kernelwheel_link_device_code target)
+  set_target_properties(${target} PROPERTIES CUDA_SEPARABLE_COMPILATION ON CUDA_RESOLVE_DEVICE_SYMBOLS ON)
+  list(GET KERNELWHEEL_LIBRARIES 0 folder)
+  foreach(library IN LISTS ARGN)
+    if(library MATCHES "/")
+      target_link_options(${target} PRIVATE "$<DEVICE_LINK:${library}>")
+    elseif(EXISTS "${folder}/lib${library}.a")
+      target_link_options(${target} PRIVATE "$<DEVICE_LINK:-L../libraries;-l${library}>")
+    endif()
+  endforeach()
+endfunction()
+
 # Flags are written so that CMake evaluates nothing in them.
 function(kernelwheel_add_flags target cxx_flags cuda_flags)
   foreach(language IN ITEMS CXX CUDA)

@@ -71,7 +71,13 @@ def plan(machine: Machine) -> Plan:
     ],
 )  # fmt: skip
 def test_a_symbol_is_one_of_the_libraries_that_are_needed_or_refused(
-    tmp_path: Path, plan: Plan, tools: Toolchain, text: str, linked: list[str], binding: Binding | None, missing: str
+    tmp_path: Path,
+    plan: Plan,
+    tools: Toolchain,
+    text: str,
+    linked: list[str],
+    binding: Binding | None,
+    missing: str | None,
 ) -> None:
     work, driver = tmp_path / "work", tmp_path / "driver"
     compile_c("", driver / "libcuda.so", "-shared", "-Wl,-soname,libcuda.so.1")
