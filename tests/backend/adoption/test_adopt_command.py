@@ -281,7 +281,7 @@ def translated(project: Path, **fields: Any) -> tuple[Table, AdoptionNotes]:
     [
         ({"sources": ["a.pyx"]}, "a.pyx is neither"),
         ({"sources": ["../src/a.cu", "../src/b.cu", "a.cu"]}, "2 sources are outside of the folder of setup.py"),
-        ({"extra_compile_args": {"mcc": ["-O1"]}}, "extra_compile_args for mcc"),
+        ({"extra_compile_args": {"nvcc_dlink": ["-dlink", "-Xnvlink=-v"]}}, "nvcc_dlink, which no key takes: -Xnv"),
         ({"extra_objects": ["a.o"]}, "extra_objects"),
         ({"include_dirs": ["../glm", "../glm"]}, "../glm is outside"),
         ({"include_dirs": [None, "."]}, "include_dirs has None in place of what setup.py did not find"),
