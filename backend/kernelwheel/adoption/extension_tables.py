@@ -18,6 +18,8 @@ from .setup_runs import RecordedExtension
 
 # Fields of an Extension that no key stands for.
 NO_KEY = ("undef_macros", "runtime_library_dirs", "extra_objects", "export_symbols")
+# What torch calls the device linker among those that extra_compile_args has flags for, and its own of these flags.
+DEVICE_LINKER, OF_DEVICE_LINK = "nvcc_dlink", ("-dlink", "-dlto")
 READ_BYTES = 2_000_000
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _WINDOWS = re.compile(r"#\s*(?:ifdef\s+|if\s+(?:defined\b)?[\s(]*)(?:_WIN32|_MSC_VER)[\s)]*$")
@@ -45,12 +47,15 @@ def translate(extension: RecordedExtension, places: Places, notes: AdoptionNotes
             lost.append(f"{name} has None in place of what setup.py did not find here: add it by hand")
     sources = _sources(extension, places, lost)
     given = extension.flags_by_compiler()
+    for_nvlink = given.pop(DEVICE_LINKER, [])
+    nvlink = sort_flags([flag for flag in for_nvlink if flag not in OF_DEVICE_LINK], places)
+    given[DEVICE_LINKER] = nvlink.kept
     for compiler in sorted(set(given) - {"", "cxx", "nvcc"}):
         if given[compiler]:
             lost.append(f"extra_compile_args for {compiler}, which no key takes: {' '.join(given[compiler])}")
     cxx, nvcc = (sort_flags([*given.get("", []), *given.get(name, [])], places) for name in ("cxx", "nvcc"))
     link = sort_flags(extension.listed("extra_link_args"), places)
-    _report_left_out(extension, (cxx, nvcc, link), places, lost, notes)
+    _report_left_out(extension, (cxx, nvcc, link, nvlink), places, lost, notes)
     if standards := _once([*cxx.old_standards, *nvcc.old_standards]):
         notes.remarks.append(
             f"{extension.name}: {' '.join(standards)} is left out: a build takes the C++ standard of torch's headers"
@@ -65,7 +70,7 @@ def translate(extension: RecordedExtension, places: Places, notes: AdoptionNotes
     defined = _definitions(extension, text, kind, notes)
     if kind != "module":
         lost += _python_headers(kind, text, {each.partition("=")[0] for each in defined})
-    libraries = [*extension.listed("libraries"), *cxx.libraries, *nvcc.libraries, *link.libraries]
+    libraries = [*extension.listed("libraries"), *cxx.libraries, *nvcc.libraries, *link.libraries, *nvlink.libraries]
     table = {
         "name": extension.name,
         "kind": kind,
@@ -78,6 +83,7 @@ def translate(extension: RecordedExtension, places: Places, notes: AdoptionNotes
         "cuda-flags": nvcc.kept if with_cuda else [],
         "link-flags": link.kept,
         "libraries": _once(name for name in libraries if name not in LINKED | LINKED_FOR_CUDA),
+        "device-link": bool(nvcc.device_link or for_nvlink),
         "cuda": "required" if with_cuda else "none",
         "archs": "",
         "by-path": kind != "module" and _is_loaded_by_path(places.project / extension.name.partition(".")[0]),

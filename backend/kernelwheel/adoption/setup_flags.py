@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..compiler.machine_flags import NATIVE_OPTION
+from ..flags.device_linking import without_device_linking
 from ..flags.standard import with_standard
 from ..project.arch_choice import chosen_by
 
@@ -74,12 +75,14 @@ class SortedFlags(NamedTuple):
     old_standards: list[str]  # flags for a C++ standard up to C++17, which torch's own replaces
     of_this_machine: list[str]  # what names a place on this machine
     of_this_cpu: list[str]  # what compiles for the CPU of this machine, which a wheel is not for
+    device_link: list[str]  # what asks for device code in several files to be linked
 
 
 def sort_flags(flags: Sequence[str], places: Places) -> SortedFlags:
     """Sort the flags of one compiler, or of the linker."""
+    flags, device_link = without_device_linking(flags)
     flags, old = with_standard(flags, _AFTER_ALL, leave_out=True)
-    result = SortedFlags([], [], [], [], [], [*old], [], [])
+    result = SortedFlags([], [], [], [], [], [*old], [], [], device_link)
     for words in _for_any_cpu(_grouped(flags), result.of_this_cpu):
         flag = " ".join(words)
         absolute = _ABSOLUTE.findall(flag)

@@ -15,7 +15,7 @@
 #   KERNELWHEEL_NVCC, KERNELWHEEL_TOOLKIT    nvcc's version and its toolkit's root; if not set, CMake finds out
 #   KERNELWHEEL_GENCODE        nvcc's -gencode options
 #   KERNELWHEEL_CXX_FLAGS, KERNELWHEEL_CUDA_FLAGS, KERNELWHEEL_LINK_FLAGS    from the settings, as SHELL:...
-#   KERNELWHEEL_LINK_OPTIONS   for the platform's linker; KERNELWHEEL_LINK_COMPLETE: besides, if no symbol may be undefined
+#   KERNELWHEEL_LINK_OPTIONS   for the platform's linker
 #   KERNELWHEEL_CUDART_LIBRARIES    the platform's libraries that the static CUDA runtime needs
 #   KERNELWHEEL_BINDING        what libraries may be bound to besides the stable ABI: torch, or python and torch
 #   KERNELWHEEL_CUDA_HEADERS, KERNELWHEEL_PYTHON_HEADERS    header folders besides torch's
@@ -331,8 +331,6 @@ function(kernelwheel_add_op_library target)
   endforeach()
   target_include_directories(${target} PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}")
   target_compile_definitions(${target} PRIVATE TORCH_TARGET_VERSION=${KERNELWHEEL_TORCH_TARGET})
-  # An undefined symbol must fail here, not on the user's machine.
-  target_link_options(${target} PRIVATE ${KERNELWHEEL_LINK_COMPLETE})
   if("CUDA" IN_LIST ARGN)
     # nvcc's -O is for host code, which is here what launches kernels; device code is optimised in any case.
     target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:-O1;-DNDEBUG>")
@@ -428,6 +426,19 @@ endfunction()
 
 function(kernelwheel_set_gencode target)
   set_property(TARGET ${target} PROPERTY KERNELWHEEL_GENCODE ${ARGN})
+endfunction()
+
+# nvlink links the device code of all files, of archives, and of the static libraries of the toolkit and pip's packages.
+function(kernelwheel_link_device_code target)
+  set_target_properties(${target} PROPERTIES CUDA_SEPARABLE_COMPILATION ON CUDA_RESOLVE_DEVICE_SYMBOLS ON)
+  list(GET KERNELWHEEL_LIBRARIES 0 folder)
+  foreach(library IN LISTS ARGN)
+    if(library MATCHES "/")
+      target_link_options(${target} PRIVATE "$<DEVICE_LINK:${library}>")
+    elseif(EXISTS "${folder}/lib${library}.a")
+      target_link_options(${target} PRIVATE "$<DEVICE_LINK:-L../libraries;-l${library}>")
+    endif()
+  endforeach()
 endfunction()
 
 # Flags are written so that CMake evaluates nothing in them.

@@ -103,7 +103,7 @@ def progress(line: str) -> str:
     """Shorten Ninja's `[3/9] Building CUDA object CMakeFiles/x.dir/a.cu.o` to `[3/9] CUDA a.cu`."""
     count, _, rest = line.rstrip().partition("] ")
     match = re.match(r"(?:Building|Linking) (\w+) (?:object|shared library|shared module) (.*)", rest)
-    return f"{count}] {match[1]} {_source_of(match[2])}" if match else line.rstrip()
+    return f"{count}] {match[1]} {source_of(match[2])}" if match else line.rstrip()
 
 
 def first_failure(lines: Sequence[str]) -> str:
@@ -116,10 +116,10 @@ def first_failure(lines: Sequence[str]) -> str:
     output = re.sub(r"^FAILED: (\[code=\d+\] )?", "", lines[failed]).strip()
     after = lines[failed + 2 :]  # the line in between is the full compiler command
     end = next((i for i, line in enumerate(after) if re.match(r"\[\d+/\d+\] |FAILED: |ninja: ", line)), len(after))
-    return "\n".join([_source_of(output), *_quote(after[:end], one_step=True)])
+    return "\n".join([source_of(output), *_quote(after[:end], one_step=True)])
 
 
-def _source_of(output: str) -> str:
+def source_of(output: str) -> str:
     """The name a user recognises an output by: the source file of an object, or a library's file name."""
     path = output.strip('"')
     source = re.fullmatch(r"CMakeFiles/[^/]+\.dir/(.*)\.o", path)

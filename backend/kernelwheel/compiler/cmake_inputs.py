@@ -22,6 +22,7 @@ from ..project.arch_choice import gencode
 from ..project.build_platforms import PLATFORMS, WindowsBuild
 from ..project.extension import Extension
 from ..runtime.machine.files import file_sha256, json_sha256
+from ..source_language import SOURCES
 from .cmake_driver import BUILD_TYPE, GENERATOR
 from .cross.cmake_files import toolchain_file
 from .cross.windows import cmake_for_windows as windows
@@ -110,7 +111,6 @@ def cache_entries(work: Path, plan: Plan, toolchain: Toolchain) -> dict[str, Any
         "KERNELWHEEL_CXX_FLAGS": as_one((*plan.cpu.options, *plan.for_compilers(plan.flags("cxx-flags")))),
         "KERNELWHEEL_LINK_FLAGS": as_one(plan.cpu.stands_for(plan.flags("link-flags"))),
         "KERNELWHEEL_LINK_OPTIONS": ";".join(platform.link_options),
-        "KERNELWHEEL_LINK_COMPLETE": ";".join(platform.link_complete),
         "KERNELWHEEL_CUDART_LIBRARIES": ";".join(platform.cudart_libraries),
         "KERNELWHEEL_TAKEN": ";".join(sorted(plan.taken)),
         "KERNELWHEEL_OLDER": str(work / "older") if plan.glibc else "",
@@ -206,8 +206,11 @@ def _target(extension: Extension, plan: Plan) -> Iterator[str]:
     yield f"kernelwheel_name_module({name} {extension.module})"
     if extension.include_dirs:
         yield f"target_include_directories({name} PRIVATE {_quoted(extension.include_dirs)})"
-    if extension.archs and cuda and extension.has_kernels:
-        yield f"kernelwheel_set_gencode({name} {_quoted(gencode(extension.own_archs))})"
+    if (extension.archs or extension.device_link) and cuda and extension.has_kernels:
+        yield f"kernelwheel_set_gencode({name} {_quoted(gencode(plan.archs_of(extension)))})"
+    if extension.device_link and cuda and extension.has_kernels:
+        archives = [word for word in options_of(extension.link_flags) if word.startswith(f"{SOURCES}/")]
+        yield f"kernelwheel_link_device_code({name} {_quoted([*archives, *extension.linked(cuda)])})"
     given = partial(plan.for_compilers, abi=extension.abi)
     define = [f"-D{each}" for each in (*extension.define, *(extension.cuda_define if cuda else ()))]
     flags = [as_one([*define, *given(each)]) for each in (extension.cxx_flags, extension.cuda_flags)]

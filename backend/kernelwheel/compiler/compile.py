@@ -29,6 +29,7 @@ from .cross.cmake_files import stub_files
 from .files_read import check_read
 from .headers import headers_of
 from .jobs import plan_jobs
+from .missing_symbols import refuse_missing_symbols
 from .parent_watch import Caller
 from .plan import Plan
 from .resources import find_resources
@@ -85,12 +86,13 @@ def compile_plan(
             say(f"compilers at once: {at_once}: {because}")
             cmake_build.run(work, plan, toolchain, headers, at_once, caller, say)
             check_read(plan, toolchain, work)
+            mark_reusable(work, plan, headers)
             if wheel:
                 _take(plan, wheel, work / "out")
             libraries = _read_back(plan, toolchain, sorted((work / "out").iterdir()))
+            refuse_missing_symbols(plan, toolchain, work, say)
             check_commands(plan, toolchain, work)
             manifest = _describe_artifact(plan, toolchain, libraries, work / "out")
-            mark_reusable(work, plan, headers)
         except OSError as error:
             raise _refused_by_the_system(error, place, own_variable(plan.package, "cache-dir")) from error
         destination.mkdir(parents=True, exist_ok=True)

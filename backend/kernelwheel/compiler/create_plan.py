@@ -8,6 +8,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
+from ..flags.device_linking import without_device_linking
 from ..project import arch_choice
 from ..project.build_platforms import PLATFORMS
 from ..project.build_settings import BuildSettings
@@ -26,6 +27,7 @@ from .plan import CudaPlan, Plan
 from .standards import draw_standards
 from .toolchain.binding import bind
 from .toolchain.toolchain import Toolchain
+from .toolchain.toolkit import Nvcc
 from .toolchain.toolkit_identity import toolkit_identity
 
 
@@ -101,6 +103,7 @@ def _draw_cuda(facts: PackageFacts, toolchain: Toolchain) -> CudaPlan | None:
     if nvcc is None:
         return None
     _refuse_archs_in_flags(settings)
+    _refuse_device_linking(facts, nvcc, settings)
     if settings.archs:
         origin = str(settings.origin("archs"))
         wanted = arch_choice.parse(settings.archs, origin)
@@ -116,6 +119,28 @@ def _draw_cuda(facts: PackageFacts, toolchain: Toolchain) -> CudaPlan | None:
         ptx=tuple(map(str, wanted.ptx)),
         toolkit=toolkit_identity(nvcc),
     )
+
+
+def _refuse_device_linking(facts: PackageFacts, nvcc: Nvcc, settings: BuildSettings) -> None:
+    """Reject device code that is linked by clang, or for all extensions alike."""
+    linked = [each.name for each in facts.extensions if each.device_link and each.has_kernels]
+    if linked and nvcc.clang:
+        raise BuildError(
+            f"{facts.import_name} cannot be built with clang: its device code is linked from several files",
+            required=f"an nvcc, for {', '.join(linked)}",
+            found=f"{nvcc.name}, {nvcc.origin}",
+            remedies=[
+                "build with an nvcc: see the option nvcc (CUDACXX)",
+                "or put kernels and the device functions that they call in one file, without device-link",
+            ],
+        )
+    if facts.extensions and without_device_linking(settings.cuda_flags)[1]:
+        raise SettingsError(
+            "the options for nvcc ask for device code that is linked",
+            required="device-link = true in the tables of extensions, or dlink=True in a call of load",
+            found=f"{' '.join(settings.cuda_flags)} in {settings.origin('cuda-flags')}",
+            remedies=["remove -rdc=true and -dc there"],
+        )
 
 
 def _refuse_archs_in_flags(settings: BuildSettings) -> None:

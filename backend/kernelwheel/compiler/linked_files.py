@@ -34,8 +34,7 @@ def linked_files(plan: Plan, toolchain: Toolchain) -> Reached:
     """
     flags = (*plan.flags("link-flags"), *(flag for each in plan.built for flag in each.link_flags))
     named = [*values_of(flags, ("-l",), linker=True), *(name for each in plan.built for name in each.libraries)]
-    listed = re.search(r"^libraries: =(.+)$", toolchain.cxx.answer("-print-search-dirs"), re.MULTILINE)
-    folders = dict.fromkeys(os.path.realpath(each) for each in listed[1].split(":")) if listed else {}
+    folders = toolchain.cxx.library_folders()
     origins: dict[str, str] = {}
     for origin, places in (("system", folders), ("flags", values_of(flags, ("-L",), linker=True))):
         names = [file for name in (*named, *_OF_COMPILERS) for file in _files(name)]

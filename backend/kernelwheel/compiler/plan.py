@@ -133,10 +133,15 @@ class Plan:
         return f"{cuda}, with {', '.join(sorted(self.taken))} of the wheel" if self.taken else f"CPU and {cuda}{cpu}"
 
     def targets(self, file: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The SASS and PTX targets that a library must have, if it uses CUDA; none for one without kernels."""
+        """The SASS and PTX targets that a library must have, if it uses CUDA."""
         assert self.cuda is not None
         extension = next((each for each in self.extensions if each.file(self.platform) == file), None)
-        if extension is None or (extension.has_kernels and not extension.archs):
-            return self.cuda.sass, self.cuda.ptx
-        archs = extension.own_archs if extension.has_kernels else ArchList((), ())
+        archs = self.archs_of(extension) if extension else self.cuda.archs
         return tuple(map(str, archs.sass)), tuple(map(str, archs.ptx))
+
+    def archs_of(self, extension: Extension) -> ArchList:
+        """What an extension's kernels are compiled for, if it has any: linked device code is machine code alone."""
+        if self.cuda is None or not extension.has_kernels:
+            return ArchList((), ())
+        archs = extension.own_archs if extension.archs else self.cuda.archs
+        return archs._replace(ptx=()) if extension.device_link else archs

@@ -53,6 +53,8 @@ ROOM = 1 << 28
 FIT = re.compile(r"[\w /.=#()@+%&*!~-]{1,1000}")
 # What the next compile does not need; nvcc's intermediate files take the most space.
 TEMPORARY = ("torch", "cuda", "headers", "libraries", "out", "tmp", "recipe", "build/keep", zig.PROGRAM, zig.LIBRARIES)
+# What CMake calls linked device code. It is linked each time, as all libraries are: Ninja is not told of archives.
+DEVICE_LINKED = "cmake_device_link.o"
 
 
 def work_path(store: Store, plan: Plan) -> Path:
@@ -208,7 +210,8 @@ def _contents(work: Path, plan: Plan) -> dict[str, Any]:
     after a power failure the disk may not hold what was written.
     """
     build = work / "build"
-    files = (path for path in build.rglob("*") if path.is_file() and build / "keep" not in path.parents)
+    every = (path for path in build.rglob("*") if path.is_file() and path.name != DEVICE_LINKED)
+    files = (path for path in every if build / "keep" not in path.parents)
     return {
         "sources": sorted(plan.sources),
         "files": {path.relative_to(build).as_posix(): file_sha256(path) for path in files},
@@ -234,8 +237,8 @@ def _copy_sources(work: Path, plan: Plan, source_root: Path) -> None:
 
 def remove_temporary(work: Path) -> None:
     """Remove what the next compile does not need."""
-    for name in TEMPORARY:
-        _remove(work / name)
+    for path in (*(work / name for name in TEMPORARY), *(work / "build").rglob(DEVICE_LINKED)):
+        _remove(path)
 
 
 def _remove(path: Path) -> None:

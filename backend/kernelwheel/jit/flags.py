@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..flags.device_linking import without_device_linking
 from ..flags.linking import LINKED, LINKED_FOR_CUDA, LinkFlags
 from ..flags.options import FOLDERS, PLAIN
 from ..flags.words import directives_of, with_headers
@@ -26,6 +27,7 @@ class Flags(Record):
     folders: list[str]  # all folders of headers
     archs: str  # in the grammar of TORCH_CUDA_ARCH_LIST; empty if no flag chooses them
     linked: list[str]  # files that become part of the library
+    device_link: bool  # whether device code in several files is linked
 
     @property
     def directives(self) -> bytes:
@@ -49,15 +51,19 @@ def flags_of_call(arguments: LoadArguments, cuda: bool) -> Flags:
         include_dirs += plain
         cxx, for_nvcc = _without_plain_folders(cxx), _without_plain_folders(for_nvcc)
     archs, for_nvcc = _without_archs(arguments, for_nvcc)
+    for_nvcc, asked = without_device_linking(for_nvcc)
+    of_device = arguments.texts("dlink_libraries", arguments.dlink_libraries)
     always = LINKED | (LINKED_FOR_CUDA if cuda else set())
-    words = arguments.words("extra_ldflags", arguments.extra_ldflags)
+    words = [*arguments.words("extra_ldflags", arguments.extra_ldflags), *(f"-l{name}" for name in of_device)]
     try:
         linked = LinkFlags(words, absolute, lambda folder: _existing(arguments, "extra_ldflags", folder), always)
     except FileNotFoundError as error:
         raise arguments.refusal("extra_ldflags", "a library that exists", f"no file {error}") from None
     include_dirs = list(dict.fromkeys(include_dirs))
     folders = list(dict.fromkeys([*include_dirs, *of_cxx, *of_nvcc]))
-    return Flags(cxx, for_nvcc, linked.flags, linked.libraries, include_dirs, folders, archs, linked.files)
+    device_link = cuda and bool(asked or arguments.dlink or of_device)
+    linking = (linked.flags, linked.libraries)
+    return Flags(cxx, for_nvcc, *linking, include_dirs, folders, archs, linked.files, device_link)
 
 
 def _warn(message: str) -> None:

@@ -35,6 +35,8 @@ def load(
     abi: Abi = "torch",
     unique_namespace: bool = False,
     only_compile: bool = False,
+    dlink: bool = False,
+    dlink_libraries: Strings = None,
 ) -> Any:
     """Compile C++ and CUDA files, unless a store has what would be made, and load the library.
 
@@ -45,6 +47,8 @@ def load(
         unique_namespace: whether TORCH_EXTENSION_NAME is made unique by the content, so that several versions of one
             library of operators can be registered in a process.
         only_compile: whether to load nothing, see `prepare`.
+        dlink: whether device code in several files is linked, as in CUDAExtension; `-rdc=true` asks for it, too.
+        dlink_libraries: static libraries with device code that are linked in, found as those in `extra_ldflags`.
 
     Returns:
         The module; the same one for the same content. Without `is_python_module`, the path of the library, or with
@@ -68,6 +72,8 @@ def load(
         abi=abi,
         unique_namespace=unique_namespace,
         only_compile=only_compile,
+        dlink=dlink,
+        dlink_libraries=dlink_libraries,
     )
     arguments.refuse_unfit(is_standalone, sycl=bool(with_sycl or extra_sycl_cflags))
     return carry_out(arguments, read_sources(arguments, sources), sys._getframe(1).f_globals.get("__name__", ""))
@@ -97,6 +103,8 @@ def load_inline(
     abi: Abi = "torch",
     unique_namespace: bool = False,
     only_compile: bool = False,
+    dlink: bool = False,
+    dlink_libraries: Strings = None,
 ) -> Any:
     """The same for sources that are given as text, with the parameters of torch.utils.cpp_extension.load_inline.
 
@@ -115,6 +123,8 @@ def load_inline(
         abi=abi,
         unique_namespace=unique_namespace,
         only_compile=only_compile,
+        dlink=dlink,
+        dlink_libraries=dlink_libraries,
     )
     arguments.refuse_unfit(is_standalone=False, sycl=bool(with_sycl or extra_sycl_cflags or sycl_sources))
     texts = inline_sources(

@@ -132,7 +132,9 @@ def _is_same(description: Description, extension: Mapping[str, Any], digests: Ma
         ]
         named = {f"-l{library}" for library in of["libraries"]}
         for_linker = [flag for flag in of["link_flags"] if flag not in named]
-        others = [of[field] for field in ("kind", "archs", "libraries", "define", "cuda_define", "file_flags")]
+        others = [
+            of[field] for field in ("kind", "archs", "libraries", "define", "cuda_define", "file_flags", "device_link")
+        ]
         return [*for_compilers, for_linker, *others]
 
     def compiled(of: Mapping[str, Any], digests: Mapping[str, str]) -> list[str]:

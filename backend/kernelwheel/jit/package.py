@@ -94,7 +94,7 @@ def _extension(arguments: LoadArguments, texts: Mapping[str, bytes]) -> tuple[Tr
     cxx, for_nvcc = with_headers(flags.cxx, copied), with_headers(flags.cuda, copied)
     unique = arguments.name
     if arguments.unique_namespace:
-        decides = [_digests(tree), tree.include_dirs, cxx, for_nvcc, flags.link, flags.archs]
+        decides = [_digests(tree), tree.include_dirs, cxx, for_nvcc, flags.link, flags.archs, flags.device_link]
         unique += f"_{json_sha256(decides)[:12]}"
     if kind == "module" and not arguments.wants_module and not any(map(_has_module, tree.files.values())):
         made = {"empty_module.cpp": _EMPTY_MODULE.replace("NAME", unique).encode()}
@@ -115,6 +115,7 @@ def _extension(arguments: LoadArguments, texts: Mapping[str, bytes]) -> tuple[Tr
         "libraries": flags.libraries,
         "archs": flags.archs,
         "exclude": [],
+        "device_link": flags.device_link,
         "by_path": False,
     }
 

@@ -26,7 +26,6 @@ class LinuxBuild(Linux):
     # For the linker, as CMake writes it. torch loads its libraries with local scope, so each one that ours use must be
     # named in them (DT_NEEDED), whether or not the linker sees a use. No symbols for debuggers.
     link_options = ("LINKER:--no-as-needed", "LINKER:-s")
-    link_complete = ("LINKER:--no-undefined",)  # an undefined symbol is an error
     cudart_libraries = ("rt", "pthread", "dl")  # what the static CUDA runtime needs
 
     cmake_system = "Linux"  # CMAKE_SYSTEM_NAME, cmake-variables(7)
@@ -109,7 +108,6 @@ class WindowsBuild:
     suffix = ".dll"
     has_glibc = False
     link_options = ("LINKER:-s",)
-    link_complete = ()  # a library for Windows never has undefined symbols
     cudart_libraries = ()
     cmake_system = "Windows"
     cuda_target = "x64"

@@ -12,6 +12,7 @@ from itertools import filterfalse
 from pathlib import PurePosixPath
 from typing import Any, Literal, NamedTuple, NoReturn, get_args
 
+from ..flags.device_linking import without_device_linking
 from ..flags.options import FOLDERS
 from ..runtime.errors import SettingsError
 from ..runtime.machine.architectures import ArchList
@@ -54,6 +55,7 @@ class Extension:
     libraries: tuple[str, ...]  # further libraries to link, `cublas`
     archs: str  # the architectures of its kernels, if they are for one family of GPUs only; empty: those of the build
     exclude: tuple[str, ...] = ()  # patterns of files that are left out
+    device_link: bool = False  # whether device code in several files, and in archives among `libraries`, is linked
     by_path: bool = False  # whether the library itself lies where its name says, as the package loads it by its path
 
     @property
@@ -128,10 +130,7 @@ _OF_NVCC: _Refused = (
         arch_choice.CHOOSES,
         "architectures belong in the option archs (TORCH_CUDA_ARCH_LIST) or in archs of the extension",
     ),
-    (
-        r"--?(rdc|relocatable-device-code)=true$|--?(dc|device-c|dlink|device-link|dlto)$",
-        "only a CMakeLists.txt can link device code",
-    ),
+    (r"--?(dlink|device-link|dlto)$", "device-link = true links device code, into machine code"),
 )
 _MACRO: _Refused = ((r"(?![A-Za-z_]\w*(\([^)]*\))?(=[^\n]*)?\Z)", "not a macro"),)
 _LIBRARY: _Refused = ((r"(?![A-Za-z0-9_][\w.+-]*\Z)", "not the name of a library"),)
@@ -216,13 +215,28 @@ KEYS = (
     Key("cuda-define", _strings(_MACRO), _MACROS, "Macros of a build with CUDA, for C++ files too."),
     Key("cxx-flags", _strings(_OPTION), _OPTIONS, "Options for the C++ compiler."),
     Key("cuda-flags", _strings(_OF_NVCC), _OPTIONS, "Options for nvcc."),
-    Key("file-flags", _file_flags, "a table of pattern = list of options", "Further options for single files."),
+    Key(
+        "file-flags",
+        _file_flags,
+        "a table of pattern = list of options",
+        "Further options for single files.",
+        absent={},
+    ),
     Key("link-flags", _strings(_OPTION), "a list of linker options", "Options for the linker driver."),
     Key(
         "libraries",
         _strings(_LIBRARY),
         "a list of names",
         "Further libraries, as in `cublas`; torch's own are always linked.",
+    ),
+    Key(
+        "device-link",
+        _boolean,
+        "true or false",
+        "Whether device code that is in several files, or in static ones of `libraries`, is linked: into machine code, "
+        "without PTX.",
+        "`true` with `-rdc=true` or `-dc` in flags for nvcc, else `false`",
+        False,
     ),
     Key(
         "cuda",
@@ -290,7 +304,10 @@ def _read(table: Mapping[str, Any]) -> Extension:
         except ValueError as error:
             refuse(name, key.name, key.takes, f"{value!r}: {error}" if key.name in given else "nothing")
     values["include_dirs"] = tuple(PurePosixPath(folder).as_posix() for folder in values["include_dirs"])
-    values["file_flags"] = dict(values["file_flags"])
+    split = {file: without_device_linking(flags) for file, flags in values["file_flags"].items()}
+    rest, asked = without_device_linking(values["cuda_flags"])
+    values["device_link"] |= bool(asked) or any(in_file for _, in_file in split.values())
+    values |= {"cuda_flags": tuple(rest), "file_flags": {file: tuple(flags) for file, (flags, _) in split.items()}}
     extension = Extension(**values)
     if extension.by_path and extension.kind == "module":
         refuse(name, "by-path", "operators or a torch-library", "a module, which Python imports by its name")

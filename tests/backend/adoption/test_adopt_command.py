@@ -241,6 +241,8 @@ PLACES = Places(Path("/p"), ("/env/torch", "/scratch/cuda"), ("/usr/include",))
          "of_this_cpu", ["-march=native", "-mtune=native", "-march=native", "-mcpu=native"]),
         (["-Xcompiler=-march=native,-O3", "-Xcompiler", "-O2,-mtune=native"],
          ["-Xcompiler=-O3", "-Xcompiler", "-O2"], "of_this_cpu", ["-march=native", "-mtune=native"]),
+        (["-rdc=true", "-O2", "-dc", "--relocatable-device-code", "true"], ["-O2"], "device_link",
+         ["-rdc=true", "-dc", "--relocatable-device-code"]),
     ],
 )  # fmt: skip
 def test_flags_are_sorted(flags: list[str], kept: list[str], field: str, values: list[str]) -> None:
@@ -281,7 +283,7 @@ def translated(project: Path, **fields: Any) -> tuple[Table, AdoptionNotes]:
     [
         ({"sources": ["a.pyx"]}, "a.pyx is neither"),
         ({"sources": ["../src/a.cu", "../src/b.cu", "a.cu"]}, "2 sources are outside of the folder of setup.py"),
-        ({"extra_compile_args": {"nvcc_dlink": ["-dlink"]}}, "nvcc_dlink"),
+        ({"extra_compile_args": {"nvcc_dlink": ["-dlink", "-Xnvlink=-v"]}}, "nvcc_dlink, which no key takes: -Xnv"),
         ({"extra_objects": ["a.o"]}, "extra_objects"),
         ({"include_dirs": ["../glm", "../glm"]}, "../glm is outside"),
         ({"include_dirs": [None, "."]}, "include_dirs has None in place of what setup.py did not find"),
@@ -294,6 +296,20 @@ def test_what_has_no_key_is_told(tmp_path: Path, fields: dict[str, Any], word: s
 
     (told,) = notes.untranslated
     assert word in told
+
+
+@pytest.mark.parametrize(
+    "flags", [{"nvcc": ["-rdc=true"]}, {"nvcc": ["-dc"]}, {"nvcc_dlink": ["-dlink", "-L/env/torch/lib", "-dlto"]}]
+)
+def test_device_code_that_is_linked_is_a_key(tmp_path: Path, flags: dict[str, list[str]]) -> None:
+    lay_out(tmp_path, {"a.cu": MODULE})
+
+    table, notes = translated(tmp_path, extra_compile_args=flags)
+    of_libraries, _ = translated(tmp_path, extra_compile_args={"nvcc_dlink": ["-dlink", "-lnvshmem_device"]})
+
+    assert (table["device-link"], table["cuda-flags"], notes.untranslated) == (True, [], [])
+    assert of_libraries["libraries"] == ["nvshmem_device"]
+    assert not translated(tmp_path)[0]["device-link"]
 
 
 def test_what_is_for_the_builders_own_cpu_is_left_out_with_a_note(tmp_path: Path) -> None:

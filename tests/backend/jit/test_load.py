@@ -129,6 +129,23 @@ DOCSTRING = 'A "number" \\1 😀 é ??/ \x01\n\t2.'
 
 
 @pytest.mark.slow
+def test_what_could_not_be_loaded_is_not_stored_and_the_next_try_compiles_what_changed(
+    user: Editable, tmp_path: Path
+) -> None:
+    call = "namespace ns { int value(float); }\n#define ANSWER ns::value(1)\n"
+    folder = write(tmp_path, {**FILES, "include/detail/value.h": call, "csrc/value.cpp": "int other;\n"})
+    sources, include = [folder / "csrc/light.cpp", folder / "csrc/value.cpp"], [folder / "include"]
+
+    said = refusal_of("light", *sources, extra_include_paths=include)
+    assert "light.so: ns::value(float), used by sources/light.cpp" in said
+    assert entries(user) == []
+
+    (folder / "csrc/value.cpp").write_text("namespace ns { int value(float) { return 43; } }\n")
+    assert kernelwheel.load("light", sources, extra_include_paths=include).answer() == 43
+    assert user.compiled() == ["light.cpp", "value.cpp", "value.cpp"]
+
+
+@pytest.mark.slow
 def test_functions_are_bound_and_another_version_of_a_module_is_another_module(user: Editable) -> None:
     def load(value: int) -> Any:  # under a name that CMake keeps for a target of its own
         source = f"#include <pybind11/pybind11.h>\nint f() {{ return {value}; }}"
@@ -229,6 +246,62 @@ except RuntimeError as error:
     done = run(user, tmp_path, script, **{**chosen, "TORCH_CUDA_ARCH_LIST": "8.0"})
     assert done.stdout.splitlines()[:1] != loaded.stdout.splitlines()[:1]
     assert "the same content, for other GPUs" in done.stderr
+
+
+PARTS = {
+    "part.cu": "__device__ float part(float x) { return 2 * x; }\n",
+    "whole.cu": "__device__ float part(float x);\n__global__ void whole(float* x) { *x = part(*x); }\n"
+    'extern "C" int answer_of_host() { whole<<<1, 1>>>(nullptr); return 42; }\n',
+    "light.cpp": MODULE.replace(
+        '#include "answer.h"', 'extern "C" int answer_of_host();\n#define ANSWER answer_of_host()'
+    ),
+}
+
+
+@pytest.mark.slow
+@needs_cuda_torch
+def test_device_code_is_linked_from_several_files_and_is_machine_code_alone(
+    user: Editable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "8.0;9.0+PTX")
+    sources = [write(tmp_path, PARTS) / name for name in PARTS]
+
+    prepared = kernelwheel.prepare("light", sources, extra_cuda_cflags=["-rdc=true"])
+    # What one call asks for is what the other does.
+    again = kernelwheel.prepare("light", sources, dlink=True)
+
+    (entry,) = Store(user.cache, "kernelwheel.light", "0").entries()
+    (library,) = entry.manifest.libraries
+    assert prepared == again == entry.folder
+    assert (library.sass, library.ptx) == (("8.0", "9.0"), ())
+    script = f"""
+import torch
+from importlib.util import module_from_spec, spec_from_file_location
+print(module_from_spec(spec_from_file_location("light", {str(entry.folder / "light.so")!r})).answer())
+"""
+    assert run(user, tmp_path, script).stdout == "42\n"
+
+
+@pytest.mark.slow
+@pytest.mark.minutes
+@needs_cuda_torch
+def test_an_archive_with_device_code_is_linked_as_it_is_now(
+    user: Editable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "9.0")
+    nvcc = max(Path(torch.__file__).parents[1].glob("nvidia/cu*/bin/nvcc"))
+    folder = write(tmp_path, PARTS)
+    for factor in ("2", "3"):
+        (folder / "part.cu").write_text(PARTS["part.cu"].replace("2", factor))
+        made = [nvcc, "-rdc=true", "-arch=sm_90", "-Xcompiler=-fPIC", "-c", "part.cu", "-o", "part.o"]
+        subprocess.run(made, cwd=folder, check=True)
+        subprocess.run(["ar", "rcs", "libpart.a", "part.o"], cwd=folder, check=True)
+        sources, found = [folder / "whole.cu", folder / "light.cpp"], f"-L{folder}"
+        kernelwheel.prepare("light", sources, extra_ldflags=found, dlink_libraries="part")
+
+    digests = {each.manifest.libraries[0].sha256 for each in Store(user.cache, "kernelwheel.light", "0").entries()}
+    assert len(digests) == 2
+    assert user.compiled() == ["light.cpp"]
 
 
 @pytest.mark.slow

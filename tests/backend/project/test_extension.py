@@ -20,7 +20,8 @@ from kernelwheel.reference import keys_table
 from kernelwheel.runtime.errors import BuildError, SettingsError
 from packaging.specifiers import SpecifierSet
 from scikit_build_core.cmake import CMake
-from standins import Machine, make_machine
+from standins import Machine, make_machine, settings_with
+from standins import plan_of as drawn
 
 CUDA_FILES = {"native/one.cu": "1", "native/two.cu": "2"}
 
@@ -56,7 +57,7 @@ def test_a_name_and_sources_are_enough() -> None:
         ("sources", ["/etc/*.cpp"], "leaves the project"), ("sources", ["../*.cpp"], "leaves the project"),
         ("include-dirs", ["../include"], "leaves the project"), ("include-dirs", ["/usr"], "leaves the project"),
         ("cuda-flags", ["-gencode=arch=compute_90,code=sm_90"], "TORCH_CUDA_ARCH_LIST"),
-        ("cuda-flags", ["-arch", "sm_90"], "TORCH_CUDA_ARCH_LIST"), ("cuda-flags", ["-rdc=true"], "CMakeLists.txt"),
+        ("cuda-flags", ["-arch", "sm_90"], "TORCH_CUDA_ARCH_LIST"), ("cuda-flags", ["-dlto"], "device-link = true"),
         ("file-flags", {"native/*.cu": ["-arch=sm_90"]}, "TORCH_CUDA_ARCH_LIST"),
         ("file-flags", {"native/*.cu": "-O2"}, "a list of strings"), ("file-flags", ["-O2"], "a table"),
         ("cxx-flags", ["-I/usr/include"], "include-dirs"),
@@ -90,6 +91,21 @@ def test_every_key_is_read_and_on_the_page_of_settings() -> None:
 
     assert {key.name for key in KEYS} == fields
     assert [key.name for key in KEYS if f"| `{key.name}` |" not in keys_table()] == []
+
+
+@pytest.mark.parametrize(
+    ("table", "left"),
+    [
+        ({"cuda-flags": ["-rdc=true", "-O2"]}, ("-O2",)), ({"cuda-flags": ["-dc"]}, ()), ({"device-link": True}, ()),
+        ({"cuda-flags": ["--relocatable-device-code", "true"]}, ()), ({"file-flags": {"a.cu": ["-rdc=true"]}}, ()),
+    ],
+)  # fmt: skip
+def test_a_flag_for_device_code_that_is_linked_is_the_key_for_it(table: dict[str, object], left: tuple[str]) -> None:
+    made = extension(**table)
+
+    assert (made.device_link, made.cuda_flags) == (True, left)
+    assert not any(made.file_flags.values())
+    assert not extension(**{"cuda-flags": ["-rdc=false"]}).device_link
 
 
 # The package
@@ -336,6 +352,36 @@ def test_a_build_without_cuda_is_not_linked_with_cuda_s_libraries(
     assert extensions[0].linked(cuda=True) == tuple(libraries)
     named = " ".join(f"[==[{name}]==]" for name in linked)
     assert f"target_link_libraries(kernelwheel-light._C PRIVATE {named})" in lists
+
+
+LINKED = HEAD + TABLE.replace("*.cpp", "*") + 'kind = "operators"\ndevice-link = true\nlibraries = ["nvshmem_device"]\n'
+
+
+@pytest.mark.parametrize("line", ["", 'archs = "8.0;9.0+PTX"\n'])
+def test_linked_device_code_is_machine_code_alone(machine: Machine, tmp_path: Path, line: str) -> None:
+    project = make_package(tmp_path / "project", {**LIGHT, **CUDA_FILES}, pyproject=LINKED + line)
+
+    plan = plan_of(machine, project, archs="8.0;9.0+PTX")
+
+    lists = cmake_lists(plan)
+    assert plan.targets("light._C.so") == (("8.0", "9.0"), ())
+    assert "code=sm_90" in lists
+    assert "code=compute_90" not in lists
+    assert "kernelwheel_link_device_code(kernelwheel-light._C [==[nvshmem_device]==])" in lists
+
+
+def test_device_code_that_cannot_be_linked_is_refused_before_the_compile(machine: Machine, tmp_path: Path) -> None:
+    project = make_package(tmp_path / "project", {**LIGHT, **CUDA_FILES}, pyproject=LINKED)
+    facts, chosen = located(project), settings_with({"CUDA_HOME": str(machine.toolkit), "CXX": str(machine.cxx)})
+    tools = machine.toolchain(chosen)
+    assert tools.cuda.nvcc
+    by_clang = replace(tools, cuda=replace(tools.cuda, nvcc=replace(tools.cuda.nvcc, clang="19.1.7")))
+
+    with pytest.raises(BuildError, match="cannot be built with clang"):
+        drawn(facts, "1.0", project, chosen, by_clang)
+    with pytest.raises(SettingsError, match="ask for device code that is linked") as caught:
+        plan_of(machine, project, cuda_flags="-rdc=true -O2")
+    assert "device-link = true" in caught.value.required
 
 
 @pytest.mark.parametrize("bad", ["a;b", "a$<b", "a:b"])

@@ -25,7 +25,7 @@ CLANG_PARTS = (
 # Part -> its files, as patterns below the toolkit's root. cudart's headers are listed one by one: pip installs those of
 # cuBLAS and others in the same folder, and they must not count here.
 PARTS: dict[str, tuple[str, ...]] = {
-    "nvcc": ("bin/nvcc", "bin/cudafe++", "bin/fatbinary", "bin/ptxas"),
+    "nvcc": ("bin/nvcc", "bin/cudafe++", "bin/fatbinary", "bin/ptxas", "bin/nvlink"),
     "nvvm": ("nvvm/bin/cicc", "nvvm/libdevice/*.bc"),
     "crt": ("include/crt/*", "bin/crt/*"),
     "cudart": tuple(f"include/{name}" for name in (

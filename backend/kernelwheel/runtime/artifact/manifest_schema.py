@@ -175,7 +175,7 @@ _EXTENSION: Kind = {
     "name": _dotted,
     "kind": lambda value: value in ("module", "operators", "torch-library"),
     "cuda": lambda value: value in ("required", "optional", "only", "none"),
-    "by_path": _boolean,
+    **dict.fromkeys(("by_path", "device_link"), _boolean),
     **dict.fromkeys(("sources", "cuda_sources", "exclude", "include_dirs", "define", "cuda_define"), _texts),
     **dict.fromkeys(("cxx_flags", "cuda_flags", "link_flags", "libraries"), _texts),
     "file_flags": lambda value: type(value) is dict and _texts(list(value)) and all(map(_texts, value.values())),
