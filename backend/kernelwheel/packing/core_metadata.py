@@ -16,7 +16,7 @@ def field_of(metadata: str, name: str) -> str:
     return str(HeaderParser().parsestr(metadata)[name] or "")
 
 
-def completed(metadata: str, torch: str | None, licence_files: Iterable[str] = ()) -> str:
+def completed(metadata: str, torch: str | None, licence_files: Iterable[str]) -> str:
     """METADATA with further requirements and licence files (core metadata specification, Requires-Dist, License-File).
 
     The project's own licence stays what it declares, because it is that of the sources. `torch` is the version that

@@ -29,7 +29,7 @@ def note(facts: PackageFacts, torch: Torch, site: Path) -> Iterator[str]:
         )
         yield "  with kernelwheel installed beside it: pip install --no-build-isolation"
         yield f"  or pip install --build-constraint FILE, with a FILE that says torch=={installed.partition('+')[0]}"
-        yield '  or uv: [tool.uv.extra-build-dependencies] with torch = { requirement = "torch", match-runtime = true }'
+        yield "  or uv: extra-build-dependencies with match-runtime = true, as kernelwheel's docs/packaging.md shows"
     elif Version(installed).release < Version(facts.torch_target).release:
         yield (
             f"note: this wheel requires torch {facts.torch_target} or later; torch {installed} is installed in {site}"

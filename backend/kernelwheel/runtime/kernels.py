@@ -21,7 +21,7 @@ from .artifact.compatible import capability_mismatch
 from .artifact.content import can_use_cuda
 from .decision.decision import Request, against, verdict
 from .decision.find import find, look
-from .decision.no_kernels import incompatible, left_out, no_gpu, other_gpu
+from .decision.no_kernels import incompatible, left_out, no_gpu, none_made, other_gpu
 from .decision.snapshot import InstalledPackage
 from .errors import KernelWheelError, LeftOutError, UnreadableArtifactError, way_out
 from .loading import library_of, load_module, load_operators, needed_for
@@ -197,7 +197,10 @@ class Kernels:
         from .decision.compile_into_store import compile_into_store
 
         say = progress.printer(package.package)
-        artifact, _ = compile_into_store(package, self.host, request, package.settings, say)
+        try:
+            artifact, _ = compile_into_store(package, self.host, request, package.settings, say)
+        except KernelWheelError as error:
+            raise none_made(package.package, request.device, decision.own, error) from error.__cause__
         if unfit := against(package.read(self.host), request, artifact):
             just_made = "these kernels were just compiled here with the current settings"
             raise incompatible(package.package, request.device, unfit, just_made)

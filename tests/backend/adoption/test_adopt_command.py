@@ -448,7 +448,7 @@ def test_of_several_packages_none_is_taken_for_the_home_by_chance(
     seen = SetupRun(recorded, {}, {}, "the-name", packages, True, 1, "13.0", False, (), ())
     notes = AdoptionNotes()
 
-    _, kernelwheel = adopted_tables(tmp_path, seen, None, notes)
+    _, kernelwheel, _ = adopted_tables(tmp_path, seen, None, notes)
 
     assert kernelwheel.get("package") == home
     assert notes.untranslated == []
@@ -567,6 +567,27 @@ def test_tables_are_added_to_the_text(tmp_path: Path, before: str, after: str) -
     assert path.read_bytes().decode() == after.format(build=build, rest=rest)
     assert path.stat().st_mode & 0o777 == 0o640
     assert [entry.name for entry in tmp_path.iterdir()] == ["pyproject.toml"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('name = "x"\n[y]\n', '{dynamic}name = "x"\n[y]\n'),
+        (
+            'name = "x"\ndependencies = [\n  "a", # ]\n  "b",\n]\nversion = "1"\n',
+            'name = "x"\n{dynamic}version = "1"\n',
+        ),
+        ("dependencies = ['a']\nname = 'x'\ndynamic = ['version'] # b\n# c\n", "{dynamic}name = 'x'\n# c\n"),
+    ],
+)
+def test_what_a_wheel_adds_to_is_dynamic(tmp_path: Path, before: str, after: str) -> None:
+    path = tmp_path / "pyproject.toml"
+    path.write_text(f"[project]\n{before}")
+
+    add_tables(path, BUILD_SYSTEM, KERNELS, ["version", "dependencies"])
+
+    after = after.format(dynamic='dynamic = ["version", "dependencies"]\n')
+    assert path.read_text().partition("[project]\n")[2].startswith(f"{after}\n[tool.kernelwheel]\n")
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,7 @@ def test_write_takes_the_extensions_out_and_leaves_the_rest(
 
 def test_what_a_script_needs_of_pyproject_toml_and_of_other_packages_stays(tmp_path: Path) -> None:
     text = '# ours\n[build-system]\nrequires = ["setuptools", "torch", "numpy"]\n\n[project]\nname = "kept"\n'
-    text += 'dynamic = ["version"]\n'
+    text += 'dynamic = ["version"]\ndependencies = [\n    "numpy", # ours\n]\n'
     script = "import numpy\nsetup(version='2', packages=['kept'], ext_modules=[CppExtension('_C', ['a.cpp'])])\n"
     project = lay_out(
         tmp_path / "kept",
@@ -150,7 +150,10 @@ def test_what_a_script_needs_of_pyproject_toml_and_of_other_packages_stays(tmp_p
     assert written.startswith(
         f'# ours\n[build-system]\nrequires = ["{PLACE.replace("[cuda]", "")}", "torch>=2.10", "numpy"]\n'
     )
-    assert '\n[project]\nname = "kept"\ndynamic = ["version"]\n\n[tool.kernelwheel]\npackage = "kept"\n' in written
+    assert written.partition("\n[project]\n")[2].partition("\n[[")[0] == (
+        'name = "kept"\ndynamic = ["version", "dependencies"]\n\n'
+        '[tool.kernelwheel]\ndependencies = ["numpy"]\npackage = "kept"\n'
+    )
     left = IMPORTS.replace(", CppExtension", "") + "import numpy\nsetup(version='2', packages=['kept'])\n"
     assert (project / "setup.py").read_text() == left
     assert done.returncode == 0

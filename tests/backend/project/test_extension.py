@@ -446,3 +446,40 @@ def test_so_are_those_of_pyproject_and_another_setup_py_is_not(tmp_path: Path) -
 
     with pytest.raises(SettingsError, match="extensions of its own"):
         setuptools_project.refuse_ext_modules(tmp_path, {"setuptools": {"ext-modules": [{"name": "a"}]}})
+
+
+@pytest.mark.parametrize(
+    ("project", "found", "remedy"),
+    [
+        (None, "", ""),
+        ({"dynamic": ["version", "dependencies"]}, "", ""),
+        ({}, "neither dynamic nor dependencies", 'write dynamic = ["dependencies"] in [project]'),
+        (
+            {"dynamic": ["version"], "dependencies": ["a; b == 'c'"]}, 'dynamic = ["version"], dependencies = ["a',
+            'write dynamic = ["version", "dependencies"] in [project], and move dependencies = ["a; b == \'c\'"] to '
+            "[tool.kernelwheel]",
+        ),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    ("table", "checked"),
+    [
+        ({}, True), ({"kind": "torch-library"}, True), ({"kind": "operators"}, False),
+        ({"kind": "operators", "dependencies": ["a"]}, True),
+    ],
+)  # fmt: skip
+def test_what_requires_a_torch_besides_says_so_in_pyproject(
+    project: dict[str, Any] | None, found: str, remedy: str, table: dict[str, Any], checked: bool
+) -> None:
+    of_package = {"dependencies": table.get("dependencies", [])}
+    one = {"name": "a._C", "sources": ["a.cpp"], "kind": table.get("kind", "module")}
+    facts, _ = split_table({**of_package, "extension": [one]})
+    if not (checked and found):
+        setuptools_project.refuse_static_dependencies(project, facts)
+        return
+
+    with pytest.raises(SettingsError) as caught:
+        setuptools_project.refuse_static_dependencies(project, facts)
+
+    assert found in caught.value.found
+    assert caught.value.remedies == (remedy,)
