@@ -30,7 +30,6 @@ with requirements.imports_checked_later():
 
     from .compiler.compile_job import CompileJob
     from .compiler.find_toolchain import parts_to_install
-    from .compiler.toolchain.binding import torch_release
     from .compiler.toolchain.torch_files import Torch, find_torch
     from .compiler.tools import programs_to_install
     from .packing import abi_audit, editable, module_files, other_torch, sdist, tags, wheel
@@ -256,13 +255,8 @@ def _bound_torch(facts: PackageFacts, chosen: BuildSettings, torch: Torch | None
     torch = torch or find_torch()
     if not _built(facts, chosen, torch).binds_torch:
         return _Bound()
-    version = torch.version
-    release = torch_release(version)
-    major, minor = release.split(".")
-    if chosen.torch_tag == "local":
-        return _Bound(version, version_tag=f"+torch{release}")
-    # A build number, which pip compares: digits first (binary distribution format, "File name convention").
-    return _Bound(version, build_tag=f"{major}{minor:0>2}torch" if chosen.torch_tag == "build" else "")
+    tag = tags.torch_tag(torch.version, chosen.torch_tag)
+    return _Bound(torch.version, *(("", tag) if chosen.torch_tag == "local" else (tag,)))
 
 
 def _modules_of(package: str) -> list[str]:

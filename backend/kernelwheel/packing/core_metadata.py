@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from email.parser import HeaderParser
 
-from ..compiler.toolchain.binding import torch_release
+from ..runtime.machine.host import torch_required
 
 
 def field_of(metadata: str, name: str) -> str:
@@ -22,7 +22,7 @@ def completed(metadata: str, torch: str | None, licence_files: Iterable[str]) ->
     The project's own licence stays what it declares, because it is that of the sources. `torch` is the version that
     modules were compiled for; None if there are none.
     """
-    added = [f"Requires-Dist: torch=={torch_release(torch)}.*"] if torch else []
+    added = [f"Requires-Dist: torch=={torch_required(torch)}"] if torch else []
     return with_fields(metadata, [*added, *(f"License-File: {name}" for name in licence_files)])
 
 

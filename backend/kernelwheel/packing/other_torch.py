@@ -7,9 +7,9 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from ..compiler.toolchain.binding import torch_release
 from ..compiler.toolchain.torch_files import Torch, version_in
 from ..project.package import PackageFacts
+from ..runtime.machine.host import torch_required
 
 
 def note(facts: PackageFacts, torch: Torch, site: Path) -> Iterator[str]:
@@ -21,10 +21,10 @@ def note(facts: PackageFacts, torch: Torch, site: Path) -> Iterator[str]:
     if installed is None or site == torch.root.parent:
         return
     if facts.binds_torch:
-        if torch_release(installed) == torch_release(torch.version):
+        if torch_required(installed) == torch_required(torch.version):
             return
         yield (
-            f"note: this wheel is built for torch {torch_release(torch.version)}.*, and will require it; torch "
+            f"note: this wheel is built for torch {torch_required(torch.version)}, and will require it; torch "
             f"{installed} is installed in {site}. To build for that one:"
         )
         yield "  with kernelwheel installed beside it: pip install --no-build-isolation"

@@ -226,6 +226,7 @@ def test_a_folder_of_headers_that_does_not_exist_is_a_warning_about_the_line_tha
     assert [each.filename for each in warned] == [__file__]
 
 
+@pytest.mark.both
 @pytest.mark.parametrize("name", ["load", "load_inline"])
 def test_the_parameters_are_torch_s_in_its_order_and_with_its_defaults(name: str) -> None:
     def of(module: Any) -> list[tuple[str, object]]:
