@@ -12,7 +12,8 @@ from kernelwheel.adoption.build_requirements import BROUGHT, build_system
 from kernelwheel.adoption.extension_tables import AdoptionNotes, Table, merge, translate
 from kernelwheel.adoption.pyproject_text import WIDTH, add_tables, toml_text
 from kernelwheel.adoption.setup_flags import Places, sort_flags
-from kernelwheel.adoption.setup_runs import RecordedExtension, SetupRun
+from kernelwheel.adoption.setup_runs import RecordedExtension, SetupRun, failure
+from kernelwheel.adoption.setup_script import raised
 from kernelwheel.project.arch_choice import from_flags
 from kernelwheel.project.package import read_toml
 from kernelwheel.requirements import own_reference
@@ -100,6 +101,21 @@ def printed(folder: Path, files: dict[str, str], **env: str) -> tuple[dict[str, 
     assert "note: setup.py was told that there are CUDA 1" in done.stderr
     assert "note: setup.py must not have ext_modules any more: --write takes them out\n" in done.stderr
     return read_toml(folder / "printed.toml"), notes, done.returncode
+
+
+def test_what_ends_a_script_is_told_with_its_line_and_what_setuptools_no_longer_has() -> None:
+    source = b"import os\n\nimport pkg_resources_of_old  # for the version\n"
+    try:
+        exec(compile(source, "/p/setup.py", "exec"))
+    except ModuleNotFoundError as error:
+        said = raised(error, "/p/setup.py", source)
+
+    assert said == (
+        "it raised ModuleNotFoundError: No module named 'pkg_resources_of_old' "
+        "(line 3: import pkg_resources_of_old  # for the version)"
+    )
+    assert "since release 82" in failure(said, b"").remedies[0]
+    assert "since release 82" not in failure("it called sys.exit(1)", b"").remedies[0]
 
 
 @slow

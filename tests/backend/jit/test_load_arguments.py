@@ -86,9 +86,7 @@ def test_headers_are_found_by_where_they_are_relative_to_what_includes_them(tmp_
 def test_flags_are_what_a_shell_would_split_and_torch_s_own_libraries_are_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("first", "second", "lib"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "lib/libown.a").touch()
+    write(tmp_path, dict.fromkeys(("first/a.h", "second/a.h", "lib/libown.a"), ""))
     monkeypatch.chdir(tmp_path)
 
     archs = [
@@ -166,6 +164,7 @@ def test_options_in_a_file_count_by_what_they_say(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("of_nvcc", ["-I{d}", "-Xcompiler -I{d}", "-isystem {d}", ""])
 def test_folders_in_flags_are_those_of_one_compiler_or_of_both(tmp_path: Path, of_nvcc: str) -> None:
+    write(tmp_path, {"a.h": ""})
     call = called(extra_cflags=f"-O2 -I{tmp_path}", extra_cuda_cflags=of_nvcc.format(d=tmp_path))
 
     flags = flags_of_call(call, cuda=True)
@@ -224,6 +223,15 @@ def test_a_folder_of_headers_that_does_not_exist_is_a_warning_about_the_line_tha
     with pytest.warns(UserWarning, match="no folder /nowhere") as warned, pytest.raises(SettingsError):
         function("light", source, extra_cflags='-DX="', extra_include_paths="/nowhere")
     assert [each.filename for each in warned] == [__file__]
+
+
+@pytest.mark.parametrize("flag", ["extra_include_paths", "extra_cflags"])
+def test_an_empty_folder_of_headers_is_a_warning_that_says_how_git_fills_it(tmp_path: Path, flag: str) -> None:
+    folder = tmp_path / "glm"
+    folder.mkdir()
+
+    with pytest.warns(UserWarning, match=f"no header is in {folder}; if that is a git submodule: git submodule update"):
+        flags_of_call(called(**{flag: [folder if flag == "extra_include_paths" else f"-I{folder}"]}), cuda=False)
 
 
 @pytest.mark.both

@@ -183,6 +183,9 @@ def test_what_is_excluded_is_neither_compiled_nor_shipped(tmp_path: Path) -> Non
         ({"sources": ["nativ/*.cpp"]}, "match nativ/*.cpp", "the nearest is native/module.cpp"),
         ({"sources": ["light/*"]}, "C++ or CUDA files", "light/_"),
         ({"include-dirs": ["third_party/answer"]}, "a folder", "none"),
+        ({"include-dirs": ["third_party/eigen"]}, "with headers", "third_party/eigen is empty, as a git submodule"),
+        ({"include-dirs": ["third_party/eigen/include"]}, "with headers", "third_party/eigen is empty, as a git"),
+        ({"sources": ["third_party/eigen/src/*.cpp"]}, "C++ or CUDA files", "third_party/eigen is empty, as a git"),
         ({"exclude": ["native"]}, "not excluded", "none"),
         ({"file-flags": {"native/modul.cpp": ["-O2"]}}, "native/modul.cpp", "none of native/module.cpp"),
         ({"sources": ["native/*"], "cuda": "none"}, "no CUDA files", "native/one.cu"),
@@ -193,6 +196,7 @@ def test_files_that_are_not_there_are_refused_with_the_nearest(
     tmp_path: Path, table: dict[str, Any], required: str, found: str
 ) -> None:
     project = make_package(tmp_path, {**LIGHT, **CUDA_FILES})
+    (project / "third_party/eigen").mkdir()
 
     with pytest.raises(SettingsError) as caught:
         find_sources([extension(**table)], project)
