@@ -30,7 +30,6 @@ with requirements.imports_checked_later():
 
     from .compiler.compile_job import CompileJob
     from .compiler.find_toolchain import parts_to_install
-    from .compiler.toolchain.binding import torch_release
     from .compiler.toolchain.torch_files import Torch, find_torch
     from .compiler.tools import programs_to_install
     from .packing import abi_audit, editable, module_files, other_torch, sdist, tags, wheel
@@ -91,18 +90,17 @@ def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings: C
     torch = _bound_torch(facts, build_settings.resolve(facts.import_name, options, os.environ, ours))
     with _setuptools(ours, torch.version_tag):
         name = str(build_meta.prepare_metadata_for_build_wheel(metadata_directory, theirs))
-    _complete(Path(metadata_directory) / name / "METADATA", torch.version, LICENCES)
+    metadata = Path(metadata_directory) / name / "METADATA"
+    metadata.write_text(completed(metadata.read_text("utf-8"), torch.version, [LICENCES]), encoding="utf-8")
     return name
 
 
 @errors_as_messages()
 def prepare_metadata_for_build_editable(metadata_directory: str, config_settings: Config = None) -> str:
-    """The same for an editable wheel, which is compiled at first use and so bound to no torch."""
+    """The metadata of an editable wheel from setuptools: it is compiled at first use, and so bound to no torch."""
     ours, theirs = _split(config_settings)
     with _setuptools(ours):
-        name = str(build_meta.prepare_metadata_for_build_editable(metadata_directory, theirs))
-    _complete(Path(metadata_directory) / name / "METADATA", None)
-    return name
+        return str(build_meta.prepare_metadata_for_build_editable(metadata_directory, theirs))
 
 
 @errors_as_messages()
@@ -257,17 +255,8 @@ def _bound_torch(facts: PackageFacts, chosen: BuildSettings, torch: Torch | None
     torch = torch or find_torch()
     if not _built(facts, chosen, torch).binds_torch:
         return _Bound()
-    version = torch.version
-    release = torch_release(version)
-    major, minor = release.split(".")
-    if chosen.torch_tag == "local":
-        return _Bound(version, version_tag=f"+torch{release}")
-    # A build number, which pip compares: digits first (binary distribution format, "File name convention").
-    return _Bound(version, build_tag=f"{major}{minor:0>2}torch" if chosen.torch_tag == "build" else "")
-
-
-def _complete(metadata: Path, torch: str | None, *licence_files: str) -> None:
-    metadata.write_text(completed(metadata.read_text(encoding="utf-8"), torch, licence_files), encoding="utf-8")
+    tag = tags.torch_tag(torch.version, chosen.torch_tag)
+    return _Bound(torch.version, *(("", tag) if chosen.torch_tag == "local" else (tag,)))
 
 
 def _modules_of(package: str) -> list[str]:

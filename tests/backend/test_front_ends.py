@@ -21,11 +21,13 @@ from zipfile import ZipFile
 
 import pytest
 from builds import NATIVE, TORCH, Wheel, build, contents, uv
+from declared import make_package
 from editables import SMALL
 from folders import REPOSITORY
 from kernelwheel.project.source_files import source_digests
 from offline import as_simple_index, make_index, make_wheel
 from processes import Done, RunPython, run
+from standins import make_torch
 
 Checkout = Callable[[], Path]
 # One architecture: it decides the Plan where torch has CUDA, and nothing elsewhere.
@@ -174,48 +176,99 @@ def test_a_temporary_folder_with_an_unusual_name_is_no_hindrance(way: Way, tmp_p
 # uv: the torch of a project is the torch that its packages are built with
 
 (MATCHED,) = re.findall(
-    r"^extra-build-dependencies = .*match-runtime.*$", (REPOSITORY / "docs/packaging.md").read_text(), re.MULTILINE
+    r"^```toml\n(\[tool.uv\]\n.*?)^```$", (REPOSITORY / "docs/packaging.md").read_text(), re.MULTILINE | re.DOTALL
 )
+# torch as far as a module without its headers is compiled, linked and loaded with it.
+TORCH_FILES = {
+    "torch/__init__.py": """import ctypes, pathlib
+from . import version
+__version__ = version.__version__
+for file in (pathlib.Path(__file__).parent / "lib").iterdir():
+    ctypes.CDLL(str(file))
+""",
+    "torch/utils/cpp_extension.py": "'-std=c++20'\ncpp_flag = cpp_flag_prefix + 'c++17'\n",
+    "torch/include/ATen/ATen.h": "#if !defined(_MSC_VER) && __cplusplus < 201703L\n#error\n#endif\n",
+}
 
 
-@pytest.mark.minutes
-def test_uv_builds_with_the_torch_of_the_project_where_told_to_match(way: Way, index: Path, tmp_path: Path) -> None:
-    """Left alone, the build would take the newest torch, here one of nothing but a name."""
-    links = tmp_path / "links"
-    shutil.copytree(index, links)
-    make_wheel(links, "torch", "99.0")
-    project = tmp_path / "project"
-    project.mkdir()
-    (project / "pyproject.toml").write_text(
-        f"""
+def make_torch_wheel(wheels: Path, version: str, folder: Path) -> None:
+    """A wheel of a stand-in for torch, made in a folder."""
+    root = make_torch(folder, version)
+    for library in ("torch", "torch_cpu", "torch_python", "c10"):
+        file = f"lib{library}.so"
+        run(["gcc", "-shared", f"-Wl,-soname,{file}", "-o", root / "lib" / file, "-x", "c", os.devnull], cwd=folder)
+    for name, text in TORCH_FILES.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    make_wheel(wheels, "torch", version, {path.relative_to(folder).as_posix(): path for path in root.rglob("*.*")})
+
+
+@dataclass(frozen=True)
+class UvProjects:
+    """Projects that depend on the package light, by uv, with one cache and one index.
+
+    Attributes:
+        folder: of all of it; the package is in its folder `light`.
+        env: the user's environment.
+        index: the address of the index.
+    """
+
+    folder: Path
+    env: dict[str, str]
+    index: str
+
+    def sync(self, name: str, torch: str, *, matched: bool) -> str:
+        """Have uv sync a project with this torch: what its Python prints then, or what uv says as it fails."""
+        project = self.folder / name
+        project.mkdir(exist_ok=True)
+        more = MATCHED.replace("nearest-points", "light-weight").replace("0.3.0", "1.0")
+        text = f"""{more if matched else ""}
 [project]
 name = "project"
 version = "1.0"
 requires-python = "=={sys.version_info.major}.{sys.version_info.minor}.*"
-dependencies = ["tiny", "torch=={TORCH.version}"]
+dependencies = ["light-weight", "torch=={torch}"]
 
-[tool.uv]
-environments = ["sys_platform == 'linux'"]
-{MATCHED.replace("nearest-points", "tiny")}
+[tool.uv.sources]
+light-weight = {{ path = "{self.folder / "light"}" }}
 
 [[tool.uv.index]]
 name = "here"
-url = "{as_simple_index(links)}"
+url = "{self.index}"
 default = true
+"""
+        (project / "pyproject.toml").write_text(text)
+        done = run(uv("sync", "--no-editable", "--project", project), cwd=project, env=self.env, check=False)
+        if done.returncode:
+            return done.stderr
+        script = "import light, torch; print(light.answer(), torch.__version__)"
+        return run([project / ".venv/bin/python", "-c", script], cwd=project, env=self.env).stdout
 
-[tool.uv.sources]
-tiny = {{ path = "{way.checkout}" }}
-""",
-        encoding="utf-8",
-    )
-    for name in ("UV_FIND_LINKS", "UV_NO_INDEX"):
-        del way.env[name]
 
-    way.run(*uv("sync", "--no-editable", "--project", project))
+@pytest.mark.slow
+@pytest.mark.minutes
+def test_two_projects_with_uv_each_get_a_wheel_for_their_torch(index: Path, distribution: Path, tmp_path: Path) -> None:
+    """Or they are refused: no wheel is ever installed beside a torch that it was not built for."""
+    wheels = Path(shutil.copytree(index, tmp_path / "links", ignore=shutil.ignore_patterns("torch-2*", "simple")))
+    shutil.copy(distribution, wheels)
+    for version in ("2.11.0", "2.13.0"):
+        make_torch_wheel(wheels, version, tmp_path / version)
+    make_package(tmp_path / "light")
+    env = {
+        "XDG_CACHE_HOME": str(tmp_path / "cache"), "UV_CACHE_DIR": str(tmp_path / "uv"), "UV_OFFLINE": "1",
+        "UV_NO_PYTHON_DOWNLOADS": "1",
+    }  # fmt: skip
+    projects = UvProjects(tmp_path, env, str(as_simple_index(wheels)))
 
-    (native,) = (project / ".venv").glob(f"lib/python*/site-packages/{NATIVE}")
-    manifest, _ = made(native)
-    assert manifest["built_with"]["torch"] == TORCH.version
+    newest = projects.sync("one", "2.13.0", matched=False)
+    refused = projects.sync("other", "2.11.0", matched=False)
+    earlier = projects.sync("other", "2.11.0", matched=True)
+    later = projects.sync("other", "2.13.0", matched=True)
+    again = projects.sync("other", "2.11.0", matched=False)
+
+    assert [newest, earlier, later] == ["42 2.13.0\n", "42 2.11.0\n", "42 2.13.0\n"]
+    for said in (refused, again):
+        assert "light-weight==1.0 depends on torch==2.13.*" in " ".join(said.split())
 
 
 # Editable installs

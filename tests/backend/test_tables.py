@@ -11,6 +11,7 @@ import tarfile
 from email.parser import HeaderParser
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 from builds import TORCH, Wheel, build, contents, device_code, needs_cuda_torch, pip_wheel, uv
@@ -22,6 +23,7 @@ from kernelwheel.project.extension import read_extensions
 from kernelwheel.project.package import PackageFacts
 from processes import Done, RunPython, run
 from samples import bind_modules, rewrite_manifest
+from standins import hide_packages
 
 pytestmark = [pytest.mark.slow, pytest.mark.both]
 
@@ -147,6 +149,26 @@ assert "light._C.so" not in open("/proc/self/maps").read()
 
 
 @pytest.mark.once
+@pytest.mark.parametrize(
+    ("hidden", "then"), [("kernelwheel", "and kernels cannot be compiled here: the compiler"), ("", "/nowhere/c++")]
+)
+def test_where_none_can_be_compiled_its_error_begins_with_why_it_does_not_fit(
+    unfit: Path, tmp_path: Path, run_python: RunPython, hidden: str, then: str
+) -> None:
+    env = {
+        **hide_packages(tmp_path / "hidden", hidden),
+        "CXX": "/nowhere/c++",
+        "PYTHONPATH": f"{tmp_path / 'hidden'}:{unfit}",
+    }
+    said = run_python("import light._C; light._C.answer", env=env, check=False).stderr.rpartition("Error: ")[2]
+
+    found = f"torch: required torch == 2.1.*, found torch {TORCH.version}"
+    assert said.startswith(f"light has no CPU kernels for this machine ({found}), and ")
+    assert then in said
+    assert "to fix:    pip install 'torch==2.1.*'" in said
+
+
+@pytest.mark.once
 def test_or_is_compiled_then_and_becomes_the_module(unfit: Path, run_python: RunPython) -> None:
     script = (
         LAZY
@@ -259,7 +281,8 @@ def test_an_editable_install_is_compiled_at_first_use(user_index: dict[str, str]
 def test_the_sdist_has_the_package_s_own_files_and_a_wheel_comes_of_it(
     user_index: dict[str, str], build_root: Path, tmp_path: Path
 ) -> None:
-    project = make_package(tmp_path / "project")
+    more = '\n[tool.kernelwheel]\ndependencies = ["idna>=3"]\n'
+    project = make_package(tmp_path / "project", pyproject=HEAD + more + TABLE)
     script = "import sys; from kernelwheel import hooks; print(hooks.build_sdist(sys.argv[1]))"
     run([sys.executable, "-c", script, tmp_path], cwd=project, env={"PYTHONPATH": str(BACKEND)})
     (sdist,) = tmp_path.glob("*.tar.gz")
@@ -270,7 +293,8 @@ def test_the_sdist_has_the_package_s_own_files_and_a_wheel_comes_of_it(
 
     own = {name for name in names if name and "egg-info" not in name} - {"PKG-INFO", "setup.cfg"}
     assert {name for name in own if "." in name} == set(LIGHT) - {"third_party/answers/README.md"}
-    assert "\nDynamic: Requires-Dist\n" in about
+    assert "\nDynamic: License-File\nDynamic: Requires-Dist\n" in about
+    assert re.findall(r"^Requires-Dist: (.*)$", about, re.MULTILINE) == ["idna>=3"]
 
     env = {
         **user_index, "TMPDIR": str(build_root), "UV_CACHE_DIR": str(tmp_path / "uv"), "UV_OFFLINE": "1",
@@ -279,6 +303,10 @@ def test_the_sdist_has_the_package_s_own_files_and_a_wheel_comes_of_it(
     run(uv("build", "--wheel", "--out-dir", tmp_path / "out", sdist), cwd=tmp_path, env=env)
     (wheel,) = (tmp_path / "out").glob("*.whl")
     assert wheel.name == f"light_weight-1.0-{BUILD_TAG}-{PYTHON}-{PYTHON}-manylinux_2_28_x86_64.whl"
+    with ZipFile(wheel) as archive:
+        made = archive.read("light_weight-1.0.dist-info/METADATA").decode()
+    assert re.findall(r"^Requires-Dist: (.*)$", made, re.MULTILINE) == ["idna>=3", f"torch=={MINOR}.*"]
+    assert "Dynamic" not in made
 
 
 @pytest.mark.once

@@ -21,6 +21,7 @@ build-backend = "kernelwheel.hooks"
 [project]
 name = "light-weight"
 version = "1.0"
+dynamic = ["dependencies"]
 """
 TABLE = """
 [[tool.kernelwheel.extension]]

@@ -7,7 +7,7 @@ the build requirements are packed again from the installed files, and torch is a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
@@ -67,13 +67,15 @@ def installed(requires: list[str]) -> set[str]:
     return found
 
 
-def make_wheel(folder: Path, name: str, version: str, files: dict[str, str] | None = None, metadata: str = "") -> Path:
-    """A pure wheel of a few files."""
+def make_wheel(
+    folder: Path, name: str, version: str, files: Mapping[str, str | Path] | None = None, metadata: str = ""
+) -> Path:
+    """A pure wheel of a few files, given as text or as what has their bytes."""
     stem = f"{name.replace('-', '_')}-{version}"
     path = folder / f"{stem}-py3-none-any.whl"
     with WheelFile(path, "w") as archive:
         for member, text in (files or {}).items():
-            archive.writestr(member, text)
+            archive.writestr(member, text if isinstance(text, str) else text.read_bytes())
         head = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
         archive.writestr(f"{stem}.dist-info/METADATA", head + metadata)
         archive.writestr(f"{stem}.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")

@@ -13,7 +13,7 @@ from kernelwheel.runtime.artifact import manifest as manifests
 from kernelwheel.runtime.artifact.content import PARTS, digests_of, fingerprint_of
 from kernelwheel.runtime.artifact.manifest import Library, Manifest, Requires
 from kernelwheel.runtime.machine.files import json_sha256
-from kernelwheel.runtime.machine.host import Host
+from kernelwheel.runtime.machine.host import Host, torch_required
 from kernelwheel.store import manifest_file
 
 Values = dict[str, Any]
@@ -143,7 +143,7 @@ def bind_modules(values: Values, **binding: str) -> None:
     """Let a manifest of modules be for another `python`, or for another `torch`."""
     bound = values["plan"]["target"]["binding"]
     bound.update(binding)
-    values["requires"].update(python=bound["python"], torch=".".join(bound["torch"].split(".")[:2]) + ".*")
+    values["requires"].update(python=bound["python"], torch=torch_required(bound["torch"]))
 
 
 def flip(path: Path, at: int | None = None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import shutil
@@ -13,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..packing.setuptools_project import refuse_ext_modules
+from ..packing.setuptools_project import needed_dynamic, refuse_ext_modules
 from ..project.package import read_toml, split_table
 from ..runtime.commands.exit_status import Parser
 from ..runtime.errors import KernelWheelError, SettingsError, printable
@@ -74,12 +75,12 @@ def main(arguments: Sequence[str]) -> int:
     source = script.read_bytes()
     run = _without_reports(run_setup_script(project, chosen.gpu or [GPU], os.environ, source), source, notes)
     without_cuda = _without_cuda(project, run, source, notes)
-    required, kernelwheel = adopted_tables(project, run, without_cuda, notes, chosen.gpu or ())
+    required, kernelwheel, dynamic = adopted_tables(project, run, without_cuda, notes, chosen.gpu or ())
     if chosen.write and notes.refused:
         notes.remarks.append("nothing was written; without --write, adopt prints the tables")
     elif chosen.write:
         edited = _edited(project, run, without_cuda, source)
-        add_tables(project / "pyproject.toml", required, kernelwheel)
+        add_tables(project / "pyproject.toml", required, kernelwheel, dynamic)
         shutil.copy2(script, script.with_name("setup.py.old"))
         script.write_bytes(edited)
         notes.remarks.append("setup.py has no extensions any more; it was as setup.py.old is: compare them")
@@ -116,8 +117,9 @@ def _without_reports(run: SetupRun, source: bytes, notes: AdoptionNotes) -> Setu
 
 def adopted_tables(
     project: Path, run: SetupRun, without_cuda: SetupRun | None, notes: AdoptionNotes, gpus: Sequence[str] = ()
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The tables [build-system] and [tool.kernelwheel] for a project; what is lost goes to `notes`.
+) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
+    """The tables [build-system] and [tool.kernelwheel] for a project, and what `dynamic` in [project] must become, if
+    it must; what is lost goes to `notes`.
 
     `gpus` are the compute capabilities that a person chose for the GPUs that setup.py was told of.
 
@@ -133,8 +135,16 @@ def adopted_tables(
         "extension": [{key: value for key, value in each.items() if value} for each in extensions],
     }
     kernelwheel = {key: value for key, value in keys.items() if value}
+    dynamic: list[str] = []
     try:
-        split_table(kernelwheel, name, project)[0].located(project)
+        facts = split_table(kernelwheel, name, project)[0].located(project)
+        if dynamic := needed_dynamic(present.get("project"), facts):
+            moved = present["project"].get("dependencies", [])
+            kernelwheel = {**({"dependencies": moved} if moved else {}), **kernelwheel}
+            notes.remarks.append(
+                f"a wheel requires the torch that it is built for: [project] needs dynamic = {json.dumps(dynamic)}"
+                + (", and its dependencies are in [tool.kernelwheel]" if moved else "")
+            )
     except SettingsError as error:
         said = f"{error.problem}: {error.required}; found {error.found}"
         notes.refused.append(said)
@@ -147,7 +157,7 @@ def adopted_tables(
     told += " and one with ".join(gpus or [GPU])
     notes.remarks.append(told + ("; it asked: --gpu names another" if run.asked_capability and not gpus else ""))
     any_cuda = any(each["cuda"] != "none" for each in extensions)
-    return build_system(any_cuda, present.get("build-system", {}), notes), kernelwheel
+    return build_system(any_cuda, present.get("build-system", {}), notes), kernelwheel, dynamic
 
 
 def _extensions(

@@ -6,15 +6,19 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ..project.package import read_toml
+from ..project.package import parse_toml, read_toml
 from ..runtime.errors import SettingsError, way_out
 
 WIDTH = 100
 _HEADER = re.compile(r"[ \t]*\[[ \t]*build-system[ \t]*\]")
+_PROJECT = re.compile(r"[ \t]*\[[ \t]*project[ \t]*\]")
+_REQUIRED = ("dynamic", "dependencies")
+_REQUIRES = re.compile(rf"[ \t]*({'|'.join(_REQUIRED)})[ \t]*=")
 
 
 def toml_text(build_system: Mapping[str, Any], kernelwheel: Mapping[str, Any]) -> tuple[str, str]:
@@ -39,8 +43,12 @@ def _value(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def add_tables(path: Path, build_system: Mapping[str, Any], kernelwheel: Mapping[str, Any]) -> None:
+def add_tables(
+    path: Path, build_system: Mapping[str, Any], kernelwheel: Mapping[str, Any], dynamic: Sequence[str] = ()
+) -> None:
     """Write the tables to a pyproject.toml: `build-system` in place of the one that is there, the others at its end.
+
+    `dynamic` is that of [project] from now on, which then has no `dependencies`; empty: [project] stays as it is.
 
     Raises:
         SettingsError: it has [tool.kernelwheel] already, is written in a way that cannot be edited safely, or cannot
@@ -49,14 +57,18 @@ def add_tables(path: Path, build_system: Mapping[str, Any], kernelwheel: Mapping
     path = path.resolve()
     before = read_toml(path) if path.exists() else {}
     tool = before.get("tool", {})
+    project = {key: value for key, value in before.get("project", {}).items() if not dynamic or key not in _REQUIRED}
+    project |= {"dynamic": [*dynamic]} if dynamic else {}
+    whole = {**before, **({"project": project} if project else {}), "build-system": build_system}
     if "kernelwheel" in tool:
         raise _refusal(path, "no [tool.kernelwheel]: it is written once", "there is one", "remove it to start anew")
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         text = path.read_bytes().decode("utf-8") if path.exists() else ""
         after = _with_tables(text.replace("\r\n", "\n"), *toml_text(build_system, kernelwheel))
+        after = _with_dynamic(after, dynamic) if dynamic else after
         temporary.write_bytes(after.replace("\n", "\r\n" if "\r\n" in text else "\n").encode("utf-8"))
-        if _values(temporary) != {**before, "build-system": build_system, "tool": {**tool, "kernelwheel": kernelwheel}}:
+        if _values(temporary) != {**whole, "tool": {**tool, "kernelwheel": kernelwheel}}:
             raise _refusal(
                 path,
                 "tables that each begin with their own header, as [build-system]",
@@ -102,3 +114,24 @@ def _with_tables(text: str, build_system: str, others: str) -> str:
             end -= 1
         kept = [*lines[:first], build_system, *lines[end:]]
     return "".join(kept).rstrip() + f"\n\n{others}"
+
+
+def _with_dynamic(text: str, dynamic: Sequence[str]) -> str:
+    """The same with `dynamic` of [project] in place of what it says of dependencies, or as its first line."""
+    lines = text.splitlines(keepends=True)
+    first = next((number + 1 for number, line in enumerate(lines) if _PROJECT.match(line)), len(lines))
+    end = next((n for n in range(first, len(lines)) if lines[n].lstrip().startswith("[")), len(lines))
+    places = [n for n in range(first, end) if _REQUIRES.match(lines[n])]
+    for place in reversed(places):
+        del lines[place : _end_of_value(lines, place)]
+    lines.insert(places[0] if places else first, f"dynamic = {_value([*dynamic])}\n")
+    return "".join(lines)
+
+
+def _end_of_value(lines: Sequence[str], first: int) -> int:
+    """The line behind a key and its value, which is a list in one or several lines; the next one if it is neither."""
+    for end in range(first + 1, len(lines) + 1):
+        with suppress(ValueError):
+            parse_toml("".join(lines[first:end]))
+            return end
+    return first + 1

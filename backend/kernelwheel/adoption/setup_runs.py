@@ -72,10 +72,10 @@ def run_setup_script(
     words = [sys.executable, str(_CHILD), str(project), ",".join(gpus), *(["importable"] if importable else [])]
     done = subprocess.run(words, input=source, env=environ, capture_output=True, check=False)
     if done.returncode or not done.stdout:
-        raise _failure(f"its process ended with status {done.returncode}", done.stderr)
+        raise failure(f"its process ended with status {done.returncode}", done.stderr)
     said = json.loads(done.stdout)
     if not said["calls"]:
-        raise _failure(said["failure"], done.stderr)
+        raise failure(said["failure"], done.stderr)
     call = said["call"]
     return SetupRun(
         extensions=tuple(RecordedExtension(**extension) for extension in call["extensions"]),
@@ -93,11 +93,17 @@ def run_setup_script(
     )
 
 
-def _failure(found: str, output: bytes) -> KernelWheelError:
+def failure(found: str, output: bytes) -> KernelWheelError:
+    """The error for a setup.py that did not get as far as setup()."""
+    remedies = ["let it get there, as `python setup.py --name` does; install torch and what else it imports"]
+    if "pkg_resources" in found:
+        remedies = [
+            "in setup.py, use packaging or importlib.metadata: setuptools has no pkg_resources since release 82"
+        ]
     lines = [line for line in output.decode("utf-8", errors="replace").splitlines() if line.strip()]
     return KernelWheelError(
         "setup.py cannot be read: it did not get as far as setup()",
         required="a setup.py that calls setup() where torch says that there are CUDA and a GPU",
         found="\n".join([found, *lines[-_QUOTED_LINES:]]),
-        remedies=["let it get there, as `python setup.py --name` does; install torch and what else it imports"],
+        remedies=remedies,
     )

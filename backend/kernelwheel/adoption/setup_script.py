@@ -4,7 +4,7 @@ Run as `python setup_script.py DIR GPUS [importable]` with the text of setup.py 
 setuptools are used, but `setup()` only notes its arguments, and torch answers for a machine that is the same
 everywhere: with GPUS such as `9.0,8.9`, there are these and a CUDA toolkit, without any, no toolkit either. With
 `importable`, the modules in DIR can be imported, as in a build by setuptools' older backend, but not in one by
-kernelwheel. It imports nothing from this package.
+kernelwheel, for which pip takes a setuptools without pkg_resources. It imports nothing from this package.
 """
 
 from __future__ import annotations
@@ -26,8 +26,12 @@ EXTENSION_FIELDS = (
     "sources", "include_dirs", "define_macros", "undef_macros", "library_dirs", "libraries", "runtime_library_dirs",
     "extra_objects", "extra_compile_args", "extra_link_args", "export_symbols",
 )  # fmt: skip
-# The variables with which a caller's shell would answer for the project, on what is compiled for and how.
-CALLER_S = ("CUDA_HOME", "CUDA_PATH", "FORCE_CUDA", "TORCH_CUDA_ARCH_LIST", "CUDAARCHS", "NVCC_APPEND_FLAGS")
+# The variables with which a caller's shell would answer for the project, on what is compiled for and how. Of flags, a
+# build has its own, which would then count twice.
+CALLER_S = (
+    "CUDA_HOME", "CUDA_PATH", "FORCE_CUDA", "TORCH_CUDA_ARCH_LIST", "CUDAARCHS", "NVCC_APPEND_FLAGS",
+    "NVCC_PREPEND_FLAGS", "CUDAFLAGS", "CXXFLAGS", "CFLAGS", "CPPFLAGS", "LDFLAGS",
+)  # fmt: skip
 ARCH_LIST = "TORCH_CUDA_ARCH_LIST"
 LIBRARIES = ("torch", "setuptools", "distutils", "builtins")  # whose classes no setup.py wrote
 # What torch.version.cuda is said to be if the torch that is installed has none.
@@ -193,6 +197,8 @@ def record(project: Path, source: bytes, toolkit: Path | None, gpus: str, import
     sys.argv = ["setup.py", "bdist_wheel"]
     if importable:
         sys.path.insert(0, str(project))
+    else:
+        sys.modules["pkg_resources"] = None  # type: ignore[assignment]
     script = str(project / "setup.py")
     failure = "it never called setup()"
     try:
@@ -201,7 +207,7 @@ def record(project: Path, source: bytes, toolkit: Path | None, gpus: str, import
         failure = f"it called sys.exit({leaving.code!r})"
     except BaseException as error:
         traceback.print_exc()
-        failure = f"it raised {type(error).__name__}"
+        failure = raised(error, script, source)
     prefixes = [str(Path(prefix) / "include") for prefix in (sys.prefix, sys.base_prefix)]
     return {
         "call": recorder.call,
@@ -213,6 +219,16 @@ def record(project: Path, source: bytes, toolkit: Path | None, gpus: str, import
         "known_folders": [str(Path(torch.__file__).parent), *([str(toolkit)] if toolkit else [])],
         "python_headers": [*(sysconfig.get_path(name) for name in ("include", "platinclude")), *prefixes],
     }
+
+
+def raised(error: BaseException, script: str, source: bytes) -> str:
+    """What an error was, and which line of a setup.py led to it, such as an import."""
+    said = f"it raised {type(error).__name__}: {error}".partition("\n")[0]
+    numbers = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == script]
+    if not numbers or not numbers[-1]:
+        return said
+    line = source.splitlines()[numbers[-1] - 1].decode("utf-8", "replace").strip()
+    return f"{said} (line {numbers[-1]}: {line})"
 
 
 def main(project: str, gpus: str, *options: str) -> None:

@@ -34,10 +34,10 @@ from ..runtime.errors import BuildError, KernelWheelError, StoreError, command, 
 from ..runtime.kernels import Kernels
 from ..runtime.machine.host import Host
 from ..runtime.machine.platforms import require_supported
-from ..runtime.store.places import temporary_guard
 from ..runtime.store.store import Store
 from ..store.build_ahead import preview
 from ..store.inventory import UNREADABLE, find_damage, take_inventory
+from ..store.temporary_folder import temporary_guard
 from . import installation
 from .entry_text import entry_text, view_entry
 from .installation import Installation

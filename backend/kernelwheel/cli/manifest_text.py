@@ -14,7 +14,7 @@ def manifest_text(manifest: Manifest) -> str:
     """A summary of a manifest."""
     needs, built = manifest.requires, manifest.built_with
     cuda = built.get("cuda", {})
-    torch = needs.torch if needs.torch.endswith(".*") else f">= {needs.torch}"
+    torch = needs.torch if manifest.plan["target"]["binding"] else f">= {needs.torch}"
     torch += f", Python {needs.python}" if needs.python else ""
     tools = f"kernelwheel {built.get('kernelwheel')}, torch {built.get('torch')}, {built.get('cxx')}"
     nvcc = str(built.get("nvcc") or "not used")

@@ -16,6 +16,7 @@ from ..runtime.artifact.artifact import Artifact
 from ..runtime.artifact.manifest import Library, Manifest, Requires
 from ..runtime.errors import BuildError, way_out
 from ..runtime.machine.files import json_sha256
+from ..runtime.machine.host import torch_required
 from ..runtime.machine.permissions import NOBODY_ELSE, Trust
 from ..runtime.progress import Say
 from ..runtime.store.store import Store
@@ -33,7 +34,6 @@ from .missing_symbols import refuse_missing_symbols
 from .parent_watch import Caller
 from .plan import Plan
 from .resources import find_resources
-from .toolchain.binding import torch_release
 from .toolchain.toolchain import Toolchain
 from .toolchain.toolkit_identity import cccl_version
 from .tools import CMAKE_VERSION, NINJA_VERSION
@@ -249,7 +249,7 @@ def _describe_artifact(plan: Plan, toolchain: Toolchain, libraries: tuple[Librar
         **decisions(plan, toolchain),
     }
     requires = Requires(
-        torch=f"{torch_release(toolchain.torch.version)}.*" if plan.binding else plan.torch_target,
+        torch=torch_required(toolchain.torch.version) if plan.binding else plan.torch_target,
         platform=plan.platform,
         libc=glibc.replace("GLIBC_", "glibc "),
         libstdcxx=binary_inspect.newest_symbol_version(paths, "GLIBCXX_"),

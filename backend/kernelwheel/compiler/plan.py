@@ -11,10 +11,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ..content import make_content
 from ..flags.standard import Standards
 from ..project.build_platforms import PLATFORMS
 from ..project.extension import Extension, to_json
-from ..runtime.artifact.content import Content, digests_of, fingerprint_of, make_content
+from ..runtime.artifact.content import Content, digests_of, fingerprint_of
 from ..runtime.artifact.manifest_schema import SCHEMA
 from ..runtime.machine import architectures
 from ..runtime.machine.architectures import ArchList

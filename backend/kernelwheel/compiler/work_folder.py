@@ -34,9 +34,9 @@ from ..runtime.errors import BuildError, StoreError
 from ..runtime.machine.files import file_sha256, json_sha256
 from ..runtime.machine.locks import exclusive
 from ..runtime.machine.permissions import FOLDER, PRIVATE, Trust
-from ..runtime.store.places import temporary_guard
 from ..runtime.store.store import REUSABLE, Store
 from ..runtime.variables import own_variable
+from ..store.temporary_folder import temporary_guard
 from .cross.windows import zig
 from .files_read import files_read
 from .headers import Headers, header_folders

@@ -13,6 +13,7 @@ from ..flags.options import FOLDERS, PLAIN
 from ..flags.words import directives_of, with_headers
 from ..runtime.machine.files import is_folder
 from ..runtime.record import Record
+from ..source_language import FETCH, is_empty
 from .arguments import LoadArguments, Strings, absolute
 
 
@@ -61,6 +62,8 @@ def flags_of_call(arguments: LoadArguments, cuda: bool) -> Flags:
         raise arguments.refusal("extra_ldflags", "a library that exists", f"no file {error}") from None
     include_dirs = list(dict.fromkeys(include_dirs))
     folders = list(dict.fromkeys([*include_dirs, *of_cxx, *of_nvcc]))
+    if empty := [folder for folder in folders if is_empty(Path(folder))]:
+        _warn(f"{arguments.name}: no header is in {', '.join(empty)}; if that is a git submodule: {FETCH}")
     device_link = cuda and bool(asked or arguments.dlink or of_device)
     linking = (linked.flags, linked.libraries)
     return Flags(cxx, for_nvcc, *linking, include_dirs, folders, archs, linked.files, device_link)

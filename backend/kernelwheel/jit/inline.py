@@ -20,6 +20,7 @@ def inline_sources(
     *,
     with_headers: bool,
     with_error_handling: bool,
+    gil_not_used: bool,
 ) -> dict[str, bytes]:
     """The texts of the files, by their paths.
 
@@ -28,7 +29,7 @@ def inline_sources(
     """
     cpp = ["#include <torch/extension.h>"] if with_headers else []
     cpp += arguments.texts("cpp_sources", cpp_sources)
-    cpp += _bindings(arguments, functions, with_error_handling)
+    cpp += _bindings(arguments, functions, with_error_handling, gil_not_used)
     texts = {f"{INLINE}/main.cpp": "\n".join(cpp).encode()}
     if cuda := arguments.texts("cuda_sources", cuda_sources):
         first = [f"#include <{each}>" for each in ("torch/types.h", "cuda.h", "cuda_runtime.h") if with_headers]
@@ -36,7 +37,9 @@ def inline_sources(
     return texts
 
 
-def _bindings(arguments: LoadArguments, functions: Functions, with_error_handling: bool) -> list[str]:
+def _bindings(
+    arguments: LoadArguments, functions: Functions, with_error_handling: bool, gil_not_used: bool
+) -> list[str]:
     """The lines that make a module of some functions; none if `functions` is None."""
     if functions is None:
         return []
@@ -50,7 +53,8 @@ def _bindings(arguments: LoadArguments, functions: Functions, with_error_handlin
         raise arguments.refusal("functions", "docstrings, each a string or None", repr(wrong[0]))
     wrapped = "torch::wrap_pybind_function({})" if with_error_handling else "{}"
     lines = [f'm.def("{each}", {wrapped.format(each)}, {_literal(docstrings[each] or "")});' for each in names]
-    return ["PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {", *lines, "}"]
+    more = ", pybind11::mod_gil_not_used()" if gil_not_used else ""
+    return [f"PYBIND11_MODULE(TORCH_EXTENSION_NAME, m{more}) {{", *lines, "}"]
 
 
 def _literal(text: str) -> str:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from .arguments import Abi, LoadArguments, Paths, Strings
+from .arguments import Abi, LoadArguments, Paths, Strings, refuse_unknown
 from .inline import Functions, inline_sources
 from .loaded_library import carry_out
 from .sources import read_sources
@@ -37,6 +37,7 @@ def load(
     only_compile: bool = False,
     dlink: bool = False,
     dlink_libraries: Strings = None,
+    **later: NoReturn,
 ) -> Any:
     """Compile C++ and CUDA files, unless a store has what would be made, and load the library.
 
@@ -55,10 +56,12 @@ def load(
         `unique_namespace` the namespace of its operators, `torch.ops.NAME_CONTENT`.
 
     Raises:
-        BuildError: the arguments are not right, or something does not compile.
+        BuildError: the arguments are not right, or something does not compile; for a parameter of a later torch, it is
+            a TypeError, too.
         IncompatibleArtifactError: what was compiled does not fit this machine.
         StoreError: the cache cannot be used.
     """
+    refuse_unknown(later)
     arguments = LoadArguments(
         name=name,
         extra_cflags=extra_cflags,
@@ -99,17 +102,20 @@ def load_inline(
     keep_intermediates: bool = True,
     use_pch: bool = False,
     no_implicit_headers: bool = False,
+    gil_not_used: bool = False,
     *,
     abi: Abi = "torch",
     unique_namespace: bool = False,
     only_compile: bool = False,
     dlink: bool = False,
     dlink_libraries: Strings = None,
+    **later: NoReturn,
 ) -> Any:
     """The same for sources that are given as text, with the parameters of torch.utils.cpp_extension.load_inline.
 
     For the stable ABI, no `#include` line comes first.
     """
+    refuse_unknown(later)
     arguments = LoadArguments(
         name=name,
         extra_cflags=extra_cflags,
@@ -134,6 +140,7 @@ def load_inline(
         functions,
         with_headers=not no_implicit_headers and abi == "torch",
         with_error_handling=with_pytorch_error_handling,
+        gil_not_used=gil_not_used,
     )
     return carry_out(arguments, texts, sys._getframe(1).f_globals.get("__name__", ""))
 

@@ -31,6 +31,8 @@ from .package import Description, described, package_of
 # What a process has loaded, by content, and the lock of each content: those of others are compiled meanwhile.
 _loaded: dict[str, tuple[ModuleType | None, Path]] = {}
 _locks: dict[str, ThreadLock] = {}
+# What `import NAME` gives after a call, by NAME: the last module, as with torch until it had pybind11 3.
+_named: dict[str, ModuleType] = {}
 # Held while a library of operators is loaded, so that none registers what another is about to.
 _registering = ThreadLock()
 
@@ -58,6 +60,8 @@ def carry_out(arguments: LoadArguments, texts: Mapping[str, bytes], caller: str)
         import torch
 
         return getattr(torch.ops, description.extension["name"])
+    if library and arguments.wants_module and sys.modules.get(arguments.name) is _named.get(arguments.name):
+        sys.modules[arguments.name] = _named[arguments.name] = library  # but not in place of somebody else's
     return library if arguments.wants_module else str(folder / library_file(name, platform_name()))
 
 

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ..content import make_content
 from ..flags.words import with_headers
 from ..runtime.artifact.compatible import Mismatch
-from ..runtime.artifact.content import Content, make_content
+from ..runtime.artifact.content import Content
 from ..runtime.decision.snapshot import InstalledPackage
 from ..runtime.decision.sources import Sources
 from ..runtime.machine.files import json_sha256

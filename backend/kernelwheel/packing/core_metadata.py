@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from email.parser import HeaderParser
 
-from ..compiler.toolchain.binding import torch_release
+from ..runtime.machine.host import torch_required
 
 
 def field_of(metadata: str, name: str) -> str:
@@ -16,13 +16,13 @@ def field_of(metadata: str, name: str) -> str:
     return str(HeaderParser().parsestr(metadata)[name] or "")
 
 
-def completed(metadata: str, torch: str | None, licence_files: Iterable[str] = ()) -> str:
+def completed(metadata: str, torch: str | None, licence_files: Iterable[str]) -> str:
     """METADATA with further requirements and licence files (core metadata specification, Requires-Dist, License-File).
 
     The project's own licence stays what it declares, because it is that of the sources. `torch` is the version that
     modules were compiled for; None if there are none.
     """
-    added = [f"Requires-Dist: torch=={torch_release(torch)}.*"] if torch else []
+    added = [f"Requires-Dist: torch=={torch_required(torch)}"] if torch else []
     return with_fields(metadata, [*added, *(f"License-File: {name}" for name in licence_files)])
 
 

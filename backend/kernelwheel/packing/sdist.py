@@ -11,7 +11,7 @@ import tarfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from .core_metadata import completed, with_fields
+from .core_metadata import with_fields
 
 
 def add_sources(sdist: Path, project: Path, files: Iterable[str], bound: bool, epoch: int) -> None:
@@ -52,5 +52,8 @@ def _normal(member: tarfile.TarInfo, size: int, epoch: int) -> tarfile.TarInfo:
 
 
 def _with_dynamic(metadata: str, bound: bool) -> str:
-    """PKG-INFO, which says so if a wheel requires more than it does (core metadata specification, Dynamic)."""
-    return with_fields(metadata, ["Dynamic: Requires-Dist"] if bound or completed(metadata, None) != metadata else [])
+    """PKG-INFO, which says what a wheel adds to it: licences, and a torch (core metadata specification, Dynamic)."""
+    declared = "\ndynamic: license-file\n" in metadata.lower()  # by setuptools, which found one in the checkout
+    return with_fields(
+        metadata, [*([] if declared else ["Dynamic: License-File"]), *(["Dynamic: Requires-Dist"] if bound else [])]
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import json
 import os
 import re
 import tempfile
@@ -13,7 +14,7 @@ from typing import Any
 
 from setuptools import find_namespace_packages, find_packages
 
-from ..project.package import read_project, read_toml, source_root
+from ..project.package import PackageFacts, read_project, read_toml, source_root
 from ..runtime.errors import SettingsError
 from ..runtime.machine.files import is_file, is_folder
 
@@ -24,12 +25,14 @@ def outside_checkout(version_tag: str = "") -> Iterator[None]:
     current folder (PEP 517).
     """
     project = Path.cwd()
-    tables = dict(read_toml(Path("pyproject.toml")).get("tool", {}))
+    values = read_toml(Path("pyproject.toml"))
+    tables = dict(values.get("tool", {}))
     refuse_ext_modules(project, tables)
-    package = read_project(project)[0].import_name
+    facts = read_project(project)[0]
+    refuse_static_dependencies(values.get("project"), facts)
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "setuptools.cfg"
-        config.write_text(configuration(project, tables, package, Path(folder), version_tag), encoding="utf-8")
+        config.write_text(configuration(project, tables, facts, Path(folder), version_tag), encoding="utf-8")
         with variable_set("DIST_EXTRA_CONFIG", str(config)):
             yield
 
@@ -57,7 +60,39 @@ def refuse_ext_modules(project: Path, tool_tables: Mapping[str, Any]) -> None:
         )
 
 
-def configuration(project: Path, tool_tables: Mapping[str, Any], package: str, folder: Path, tag: str) -> str:
+def refuse_static_dependencies(project: Mapping[str, Any] | None, facts: PackageFacts) -> None:
+    """Refuse a table [project] that says all that a wheel requires, if the wheel requires a torch besides (PEP 621).
+
+    uv and others believe that table, and would install the wheel beside any torch. setuptools, as of release 84, takes
+    no static values beside `dynamic` (PEP 808): hence `dependencies` in [tool.kernelwheel].
+
+    Raises:
+        SettingsError: names the line that is missing.
+    """
+    dynamic = needed_dynamic(project, facts)
+    if project is None or not dynamic:
+        return
+    found = ", ".join(f"{key} = {json.dumps(project[key])}" for key in ("dynamic", "dependencies") if key in project)
+    remedy = f"write dynamic = {json.dumps(dynamic)} in [project]"
+    if stated := project.get("dependencies"):
+        remedy += f", and move dependencies = {json.dumps(stated)} to [tool.kernelwheel]"
+    raise SettingsError(
+        "pyproject.toml says that [project] has all dependencies, but a wheel requires the torch it is built for, too",
+        required='"dependencies" among the dynamic fields of [project]',
+        found=f"{found or 'neither dynamic nor dependencies'} in [project]",
+        remedies=[remedy],
+    )
+
+
+def needed_dynamic(project: Mapping[str, Any] | None, facts: PackageFacts) -> list[str]:
+    """What `dynamic` in [project] must become; empty if it may stay, or there is no such table."""
+    fields = list(project.get("dynamic", []) if project else [])
+    if project is None or "dependencies" in fields or not (facts.binds_torch or facts.dependencies):
+        return []
+    return [*fields, "dependencies"]
+
+
+def configuration(project: Path, tool_tables: Mapping[str, Any], facts: PackageFacts, folder: Path, tag: str) -> str:
     """The text of a further setup.cfg, read before the project's own configuration; `tag` is added to the version.
 
     Setuptools writes to `folder`, as in the checkout a stale build folder would add deleted modules to the wheel.
@@ -65,8 +100,11 @@ def configuration(project: Path, tool_tables: Mapping[str, Any], package: str, f
     lines = ["[build]", f"build_base = {folder}", "[egg_info]", f"egg_base = {folder}"]
     if tag:
         lines.append(f"tag_build = {tag}")
+    lines.append("[options]")
+    if facts.dependencies:
+        lines += ["install_requires =", *(f"    {each}" for each in facts.dependencies)]
     if not is_file(project / "setup.py") and not _lists_packages(project, tool_tables):
-        lines += _packages(project, package)
+        lines += _packages(project, facts.import_name)
     return "\n".join([*lines, ""])
 
 
@@ -85,7 +123,6 @@ def _packages(project: Path, package: str) -> Iterator[str]:
     runtime = [f"{package}._kernelwheel", f"{package}._kernelwheel.*"]  # comes by itself
     find = find_packages if is_file(root / top / "__init__.py") else find_namespace_packages
     found = sorted(find(str(root), include=[top, f"{top}.*"], exclude=runtime)) if is_folder(root / top) else []
-    yield "[options]"
     yield f"packages = {', '.join(found)}"
     yield f"py_modules = {top if is_file(root / f'{top}.py') else ''}"
     if root != project:

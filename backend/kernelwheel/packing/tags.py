@@ -22,6 +22,7 @@ from ..compiler.elf_inspect import NeededSymbol
 from ..project.build_platforms import HOST_PLATFORM, Platform, WindowsBuild
 from ..project.build_settings import BuildSettings
 from ..runtime.errors import BuildError
+from ..runtime.machine.host import torch_required
 from ..runtime.machine.platforms import numbers
 from .allowed_dlls import is_allowed
 
@@ -55,6 +56,20 @@ def python_tag(abi: str | None) -> str:
     to, as in `cp313-cp313t`.
     """
     return f"{abi.rstrip('td')}-{abi}" if abi else "py3-none"
+
+
+def torch_tag(version: str, kind: str) -> str:
+    """How a wheel says which torch its libraries are bound to: `213torch`, its build number, or `+torch2.13`, local.
+
+    Of a build between releases, all of its version is in it. pip compares build numbers: digits come first (binary
+    distribution format, "File name convention").
+    """
+    required = torch_required(version)
+    whole = re.sub(r"[^a-z0-9]+", ".", required.removesuffix(".*").lower())
+    if kind == "local":
+        return f"+torch{whole}"
+    major, minor = numbers(required)[:2]
+    return f"{major}{minor:02}torch{'' if required.endswith('.*') else whole}" if kind == "build" else ""
 
 
 def platform_tag(libraries: Sequence[Path], settings: BuildSettings, external: Collection[str] = ()) -> Tag:

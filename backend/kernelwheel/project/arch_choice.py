@@ -26,6 +26,8 @@ NAMED = {
     "Blackwell": "10.0;10.3;12.0;12.1+PTX",
     "Blackwell+Tegra": "11.0",
 }
+# A GPU (Thor) that has another number since CUDA 13, which no longer knows the old one.
+RENUMBERED = {(10, 1): (11, 0), (11, 0): (10, 1)}
 OLDEST_DEFAULT = (7, 5)
 # The options of nvcc that choose architectures (nvcc manual, "Options for Steering GPU Code Generation").
 CHOOSES = r"--?(gpu-architecture|arch|gpu-code|code|generate-code|gencode)([= ]|$)"
@@ -142,11 +144,13 @@ def check_supported(
     if unknown or as_ptx:
         names = [*map(str, sorted(unknown)), *(f"{arch} as PTX" for arch in sorted(as_ptx))]
         found = "architectures of this compiler: " + " ".join(map(str, sorted(supported)))
+        others = [(arch, Arch(*RENUMBERED.get(arch[:2], arch[:2]), arch.suffix)) for arch in sorted(unknown)]
         raise SettingsError(
             f"{nvcc} cannot compile for {', '.join(names)}",
             required=f"{archs} (from {origin})",
             found=found + (f"; as PTX, up to {max(virtual)}" if virtual and {*supported} - {*virtual} else ""),
             remedies=[
+                *(f"write {now} for {was}: CUDA 13 renumbered it" for was, now in others if now[:2] in bases),
                 _without(archs, unknown, as_ptx),
                 "or build with a CUDA toolkit that supports it",
             ],
@@ -166,7 +170,7 @@ def _without(archs: ArchList, unknown: Set[Arch], as_ptx: Set[Arch]) -> str:
 
 def _bad_item(item: str, text: str, origin: str) -> SettingsError:
     candidates = [*NAMED, *(f"{n}.{m}" for n in range(7, 13) for m in range(10))]
-    nearest = difflib.get_close_matches(item, candidates, n=1)
+    nearest = difflib.get_close_matches(item, candidates, n=1, cutoff=0.7)
     hint = f"did you mean {nearest[0]}? " if nearest else ""
     return SettingsError(
         f"{item!r} is not a CUDA architecture",

@@ -10,7 +10,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
-from ..runtime.artifact.content import Content, make_content
+from ..content import make_content
+from ..runtime.artifact.content import Content
 from ..runtime.decision.sources import package_path
 from ..runtime.errors import SettingsError, way_out
 from ..runtime.machine.files import is_file, is_folder
@@ -41,6 +42,8 @@ class PackageFacts(NamedTuple):
     # patterns of files, below `sources`, whose code is called only where the package itself has asked the CPU: what
     # their flags say of it (-mavx2) is no requirement of a library
     dispatched: tuple[str, ...] = ()
+    # what the project requires, where [project] may not say so, because wheels require a torch besides
+    dependencies: tuple[str, ...] = ()
 
     @property
     def binds_torch(self) -> bool:
@@ -145,18 +148,21 @@ def split_table(
     if project:
         _refuse_namespace(project, facts["package"])
     abi = cast(Abi, facts["abi"])
-    dispatched = _dispatched(options.pop("dispatched", []))
+    dispatched = _texts(options, "dispatched", 'a list of patterns of files, such as ["csrc/avx*.cpp"]')
+    dependencies = _texts(options, "dependencies", 'a list of requirements, such as ["numpy>=1.26"]')
     about = (facts["package"], facts["sources"], facts["torch-target"], abi)
-    return PackageFacts(*about, extensions, dispatched=dispatched), options
+    return PackageFacts(*about, extensions, dispatched=dispatched, dependencies=dependencies), options
 
 
-def _dispatched(value: Any) -> tuple[str, ...]:
+def _texts(options: dict[str, Any], key: str, takes: str) -> tuple[str, ...]:
+    """The value of a key that takes a list of strings, which is taken out of the options."""
+    value = options.pop(key, [])
     if not isinstance(value, list) or not all(isinstance(each, str) and each for each in value):
         raise SettingsError(
-            "[tool.kernelwheel] dispatched is malformed",
-            required='a list of patterns of files, such as ["csrc/avx*.cpp"]',
+            f"[tool.kernelwheel] {key} is malformed",
+            required=takes,
             found=repr(value),
-            remedies=["correct dispatched in [tool.kernelwheel] of pyproject.toml"],
+            remedies=[f"correct {key} in [tool.kernelwheel] of pyproject.toml"],
         )
     return tuple(value)
 
@@ -253,12 +259,8 @@ def read_toml(path: Path) -> dict[str, Any]:
         FileNotFoundError: the file does not exist.
         SettingsError: the file cannot be read or parsed.
     """
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
     try:
-        return dict(tomllib.loads(path.read_text(encoding="utf-8")))
+        return parse_toml(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise
     except (ValueError, OSError) as error:
@@ -268,3 +270,12 @@ def read_toml(path: Path) -> dict[str, Any]:
             found=f"{path}: {type(error).__name__}: {error}",
             remedies=[way_out(error) if isinstance(error, OSError) else f"fix {path}"],
         ) from error
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """The values in the text of a TOML file; a ValueError if it is none."""
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    return dict(tomllib.loads(text))

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 from ..runtime.errors import BuildError, SettingsError, way_out
 from ..runtime.machine.files import file_sha256, is_file, is_folder
-from ..source_language import CUDA_SUFFIX, CXX_SUFFIXES, UNFIT
+from ..source_language import CUDA_SUFFIX, CXX_SUFFIXES, FETCH, UNFIT, is_empty
 from .extension import Extension, refuse
 
 # Files that can reach a compiler. Files without a suffix count too: some libraries name headers so (Eigen/Core).
@@ -82,6 +82,8 @@ def source_digests(root: Path, files: Iterable[str] | None = None) -> dict[str, 
 
 def _resolve(extension: Extension, project: Path) -> Extension:
     for folder in extension.include_dirs:
+        if empty := _empty(project, folder):
+            refuse(extension.name, "include-dirs", f"a folder with headers: {folder}", empty, FETCH)
         if not is_folder(project / folder):
             refuse(extension.name, "include-dirs", f"a folder in the project: {folder}", "none")
     sources = _expand(extension, "sources", extension.sources, project)
@@ -110,6 +112,13 @@ def _resolve(extension: Extension, project: Path) -> Extension:
     return replace(extension, sources=tuple(own), cuda_sources=cuda_sources, cuda=cuda, file_flags=flags)
 
 
+def _empty(project: Path, folder: str) -> str:
+    """What to say of a folder if it, or the one that it would be in, is empty."""
+    around = (folder, *map(str, PurePosixPath(folder).parents))
+    there = next((each for each in around if is_folder(project / each)), ".")
+    return f"{there} is empty, as a git submodule is before it is fetched" if is_empty(project / there) else ""
+
+
 def _expand(extension: Extension, key: str, patterns: Iterable[str], project: Path) -> tuple[str, ...]:
     """The files that match, sorted. A pattern with a wildcard may match other files too, which are not compiled."""
     found: set[str] = set()
@@ -121,8 +130,10 @@ def _expand(extension: Extension, key: str, patterns: Iterable[str], project: Pa
             sources = (path for path in _files(project, (), NOT_SOURCES) if path.suffix in (*CXX_SUFFIXES, CUDA_SUFFIX))
             names = [path.relative_to(project).as_posix() for path in sources]
             near = "".join(f"; the nearest is {name}" for name in difflib.get_close_matches(pattern, names, 1, 0.4))
-            suffixes = ", ".join((*CXX_SUFFIXES, CUDA_SUFFIX))
-            refuse(extension.name, key, f"C++ or CUDA files ({suffixes}) that match {pattern}", there or f"none{near}")
+            required = f"C++ or CUDA files ({', '.join((*CXX_SUFFIXES, CUDA_SUFFIX))}) that match {pattern}"
+            if empty := _empty(project, re.split(r"[*?\[]", pattern)[0].rpartition("/")[0] or "."):
+                refuse(extension.name, key, required, empty, FETCH)
+            refuse(extension.name, key, required, there or f"none{near}")
         matching = (path.relative_to(project).as_posix() for path in compiled)
         found.update(name for name in matching if not _matches(name, extension.exclude))
     if patterns and not found:

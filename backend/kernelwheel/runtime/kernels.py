@@ -1,8 +1,8 @@
 """The kernels of a package in this process, loaded at import for the CPU and at the first call for CUDA.
 
-A call that needs kernels reads downwards in `obtain`: `find` reads what is there (the wheel's Artifact; if that does
-not fit, those in read-only caches and in the user's own), decides, and verifies and loads the first that fits. Only if
-there is none, and compiling would help, one is compiled, checked, verified and loaded.
+A call that needs kernels reads downwards in `Kernels._obtain`: `find` reads what is there (the wheel's Artifact; if
+that does not fit, those in read-only caches and in the user's own), decides, and verifies and loads the first that
+fits. Only if there is none, and compiling would help, one is compiled, checked, verified and loaded.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .artifact.compatible import capability_mismatch
 from .artifact.content import can_use_cuda
 from .decision.decision import Request, against, verdict
 from .decision.find import find, look
-from .decision.no_kernels import incompatible, left_out, no_gpu, other_gpu
+from .decision.no_kernels import incompatible, left_out, no_gpu, none_made, other_gpu
 from .decision.snapshot import InstalledPackage
 from .errors import KernelWheelError, LeftOutError, UnreadableArtifactError, way_out
 from .loading import library_of, load_module, load_operators, needed_for
@@ -182,9 +182,26 @@ class Kernels:
         self.host = hosts.with_gpus(self.host)
 
     def _obtain(self, request: Request, load: Callable[[Artifact], object]) -> Artifact:
+        """Find the first Artifact that fits, or have one compiled; verify and load it. Raises if none can be had."""
+        package = self.installed
         if request.device == "cuda":
             self._gpus()
-        return obtain(self.installed, self.host, request, load)
+        decision = find(package, self.host, request, load)
+        if decision.artifact:
+            return decision.artifact
+        from . import progress
+        from .decision.compile_into_store import compile_into_store
+
+        say = progress.printer(package.package)
+        try:
+            artifact, _ = compile_into_store(package, self.host, request, package.settings, say)
+        except KernelWheelError as error:
+            raise none_made(package.package, request.device, decision.own, error) from error.__cause__
+        if unfit := against(package.read(self.host), request, artifact):
+            just_made = "these kernels were just compiled here with the current settings"
+            raise incompatible(package.package, request.device, unfit, just_made)
+        load(artifact)  # outside the store's lock, so that others need not wait
+        return artifact
 
     def _request(self, device: str, index: int | None) -> Request:
         """The Request of a call, for one GPU if `index` names it."""
@@ -233,23 +250,6 @@ class Kernels:
         if self.host.capabilities is None:
             self.host = (look or hosts.with_gpus)(self.host)
         return self.host.capabilities or ()
-
-
-def obtain(package: InstalledPackage, host: Host, request: Request, load: Callable[[Artifact], object]) -> Artifact:
-    """Find the first Artifact that fits, or have one compiled; verify and load it. Raises if none can be had."""
-    decision = find(package, host, request, load)
-    if decision.artifact:
-        return decision.artifact
-    from . import progress
-    from .decision.compile_into_store import compile_into_store
-
-    say = progress.printer(package.package)
-    artifact, _ = compile_into_store(package, host, request, package.settings, say)
-    if unfit := against(package.read(host), request, artifact):
-        just_made = "these kernels were just compiled here with the current settings"
-        raise incompatible(package.package, request.device, unfit, just_made)
-    load(artifact)  # outside the store's lock, so that others need not wait
-    return artifact
 
 
 def refuse_other_family(package: str, host: Host, name: str, artifact: Artifact) -> None:

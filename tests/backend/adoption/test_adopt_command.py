@@ -12,7 +12,8 @@ from kernelwheel.adoption.build_requirements import BROUGHT, build_system
 from kernelwheel.adoption.extension_tables import AdoptionNotes, Table, merge, translate
 from kernelwheel.adoption.pyproject_text import WIDTH, add_tables, toml_text
 from kernelwheel.adoption.setup_flags import Places, sort_flags
-from kernelwheel.adoption.setup_runs import RecordedExtension, SetupRun
+from kernelwheel.adoption.setup_runs import RecordedExtension, SetupRun, failure
+from kernelwheel.adoption.setup_script import raised
 from kernelwheel.project.arch_choice import from_flags
 from kernelwheel.project.package import read_toml
 from kernelwheel.requirements import own_reference
@@ -100,6 +101,21 @@ def printed(folder: Path, files: dict[str, str], **env: str) -> tuple[dict[str, 
     assert "note: setup.py was told that there are CUDA 1" in done.stderr
     assert "note: setup.py must not have ext_modules any more: --write takes them out\n" in done.stderr
     return read_toml(folder / "printed.toml"), notes, done.returncode
+
+
+def test_what_ends_a_script_is_told_with_its_line_and_what_setuptools_no_longer_has() -> None:
+    source = b"import os\n\nimport pkg_resources_of_old  # for the version\n"
+    try:
+        exec(compile(source, "/p/setup.py", "exec"))
+    except ModuleNotFoundError as error:
+        said = raised(error, "/p/setup.py", source)
+
+    assert said == (
+        "it raised ModuleNotFoundError: No module named 'pkg_resources_of_old' "
+        "(line 3: import pkg_resources_of_old  # for the version)"
+    )
+    assert "since release 82" in failure(said, b"").remedies[0]
+    assert "since release 82" not in failure("it called sys.exit(1)", b"").remedies[0]
 
 
 @slow
@@ -466,7 +482,7 @@ def test_of_several_packages_none_is_taken_for_the_home_by_chance(
     seen = SetupRun(recorded, {}, {}, "the-name", packages, True, 1, "13.0", False, (), ())
     notes = AdoptionNotes()
 
-    _, kernelwheel = adopted_tables(tmp_path, seen, None, notes)
+    _, kernelwheel, _ = adopted_tables(tmp_path, seen, None, notes)
 
     assert kernelwheel.get("package") == home
     assert notes.untranslated == []
@@ -585,6 +601,27 @@ def test_tables_are_added_to_the_text(tmp_path: Path, before: str, after: str) -
     assert path.read_bytes().decode() == after.format(build=build, rest=rest)
     assert path.stat().st_mode & 0o777 == 0o640
     assert [entry.name for entry in tmp_path.iterdir()] == ["pyproject.toml"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('name = "x"\n[y]\n', '{dynamic}name = "x"\n[y]\n'),
+        (
+            'name = "x"\ndependencies = [\n  "a", # ]\n  "b",\n]\nversion = "1"\n',
+            'name = "x"\n{dynamic}version = "1"\n',
+        ),
+        ("dependencies = ['a']\nname = 'x'\ndynamic = ['version'] # b\n# c\n", "{dynamic}name = 'x'\n# c\n"),
+    ],
+)
+def test_what_a_wheel_adds_to_is_dynamic(tmp_path: Path, before: str, after: str) -> None:
+    path = tmp_path / "pyproject.toml"
+    path.write_text(f"[project]\n{before}")
+
+    add_tables(path, BUILD_SYSTEM, KERNELS, ["version", "dependencies"])
+
+    after = after.format(dynamic='dynamic = ["version", "dependencies"]\n')
+    assert path.read_text().partition("[project]\n")[2].startswith(f"{after}\n[tool.kernelwheel]\n")
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,7 @@ def test_write_takes_the_extensions_out_and_leaves_the_rest(
 
 def test_what_a_script_needs_of_pyproject_toml_and_of_other_packages_stays(tmp_path: Path) -> None:
     text = '# ours\n[build-system]\nrequires = ["setuptools", "torch", "numpy"]\n\n[project]\nname = "kept"\n'
-    text += 'dynamic = ["version"]\n'
+    text += 'dynamic = ["version"]\ndependencies = [\n    "numpy", # ours\n]\n'
     script = "import numpy\nsetup(version='2', packages=['kept'], ext_modules=[CppExtension('_C', ['a.cpp'])])\n"
     project = lay_out(
         tmp_path / "kept",
@@ -150,7 +150,10 @@ def test_what_a_script_needs_of_pyproject_toml_and_of_other_packages_stays(tmp_p
     assert written.startswith(
         f'# ours\n[build-system]\nrequires = ["{PLACE.replace("[cuda]", "")}", "torch>=2.10", "numpy"]\n'
     )
-    assert '\n[project]\nname = "kept"\ndynamic = ["version"]\n\n[tool.kernelwheel]\npackage = "kept"\n' in written
+    assert written.partition("\n[project]\n")[2].partition("\n[[")[0] == (
+        'name = "kept"\ndynamic = ["version", "dependencies"]\n\n'
+        '[tool.kernelwheel]\ndependencies = ["numpy"]\npackage = "kept"\n'
+    )
     left = IMPORTS.replace(", CppExtension", "") + "import numpy\nsetup(version='2', packages=['kept'])\n"
     assert (project / "setup.py").read_text() == left
     assert done.returncode == 0
@@ -172,8 +175,13 @@ def test_what_a_script_needs_of_pyproject_toml_and_of_other_packages_stays(tmp_p
             marks=pytest.mark.minutes,
         ),
         ("setup(**{'name': 'x', 'ext_modules': modules})", "ext_modules is used for something else as well"),
+        pytest.param(
+            "import pkg_resources\nsetup(name=pkg_resources.safe_name('x'), ext_modules=modules)",
+            "it raised ModuleNotFoundError: import of pkg_resources halted; None in sys.modules (line 4: import pkg_",
+            marks=pytest.mark.minutes,
+        ),
     ],
-    ids=["own module", "gpu", "other value", "no argument"],
+    ids=["own module", "gpu", "other value", "no argument", "pkg_resources"],
 )  # fmt: skip
 def test_a_script_that_would_not_work_any_more_is_left_as_it_is(tmp_path: Path, script: str, found: str) -> None:
     """kernelwheel's builds need no GPU, and setuptools lets them import nothing from the project's folder."""
@@ -197,6 +205,7 @@ def test_a_script_that_would_not_work_any_more_is_left_as_it_is(tmp_path: Path, 
 # that exists only with CUDA, a library that every build links, and a command of its own.
 MANY = """
 os.environ["TORCH_CUDA_ARCH_LIST"] = "8.0;9.0"
+assert not {"NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS", "CUDAFLAGS", "CXXFLAGS"} & {*os.environ}
 class Mine(BuildExtension):
     def run(self):
         BODY
@@ -221,7 +230,8 @@ def test_what_exists_only_with_cuda_and_what_a_script_sets_is_in_the_tables(tmp_
     files = {**FILES, "pyproject.toml": text, "setup.py": IMPORTS + MANY.replace("BODY", "print('building')")}
     project = lay_out(tmp_path / "many", files)
 
-    done = adopt(project, "--write", TORCH_CUDA_ARCH_LIST="7.5", CUDAARCHS="75")
+    flags = dict.fromkeys(("NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS", "CUDAFLAGS", "CXXFLAGS"), "-DOURS")
+    done = adopt(project, "--write", TORCH_CUDA_ARCH_LIST="7.5", CUDAARCHS="75", **flags)
 
     assert "not translated" not in done.stderr
     assert done.returncode == 0

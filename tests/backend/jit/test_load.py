@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
@@ -10,6 +11,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import kernelwheel
@@ -85,7 +87,7 @@ def test_content_decides_and_neither_folder_nor_time_nor_process(
 
     assert module.answer() == 42
     assert user.compiled() == ["light.cpp"]
-    assert load_light(there) is module
+    assert load_light(there) is importlib.import_module("light") is module
     assert run(user, there, LOAD + "print(m.answer())" + ROOMS).stdout == f"42\n{NO_ROOMS}"
     assert user.compiled() == ["light.cpp"]
     assert "since the last compile" not in capsys.readouterr().err
@@ -100,6 +102,7 @@ def test_content_decides_and_neither_folder_nor_time_nor_process(
     edited = load_light(there, verbose=True)
 
     assert (module.answer(), edited.answer()) == (42, 43)
+    assert importlib.import_module("light") is edited  # the last one
     said = capsys.readouterr().err
     assert "since the last compile: sources: 1 file changed: include1/detail/value.h\n" in said
     assert "-O3 -DNDEBUG" in said  # the commands
@@ -146,17 +149,22 @@ def test_what_could_not_be_loaded_is_not_stored_and_the_next_try_compiles_what_c
 
 
 @pytest.mark.slow
-def test_functions_are_bound_and_another_version_of_a_module_is_another_module(user: Editable) -> None:
+def test_functions_are_bound_and_another_version_of_a_module_is_another_module(
+    user: Editable, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def load(value: int) -> Any:  # under a name that CMake keeps for a target of its own
         source = f"#include <pybind11/pybind11.h>\nint f() {{ return {value}; }}"
-        options = {"no_implicit_headers": True, "with_pytorch_error_handling": False}
+        options = {"no_implicit_headers": True, "with_pytorch_error_handling": False, "gil_not_used": value == 2}
         return kernelwheel.load_inline("test", source, functions={"f": DOCSTRING}, **options)
 
+    somebody_s = ModuleType("test")
+    monkeypatch.setitem(sys.modules, "test", somebody_s)
     first, second = load(1), load(2)
 
     # pybind11 remembers modules by their names, and gives a second one of the same name what the first one was.
     assert (first.f(), second.f()) == (1, 2)
     assert first.f.__doc__.endswith(f"\n{DOCSTRING}\n")
+    assert sys.modules["test"] is somebody_s
 
 
 STABLE = """#include <torch/csrc/stable/library.h>

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,14 @@ import kernelwheel
 import pytest
 from kernelwheel.__main__ import command_line
 from kernelwheel.jit.flags import flags_of_call
+from kernelwheel.jit.inline import inline_sources
 from kernelwheel.jit.namespaces import taken_namespace
 from kernelwheel.jit.package import described
 from kernelwheel.jit.sources import gather, read_sources
 from kernelwheel.runtime.errors import SettingsError, command
 from loadable import called, refusal_of, write
 from torch import library
+from torch.utils import cpp_extension
 
 
 @pytest.fixture
@@ -83,9 +86,7 @@ def test_headers_are_found_by_where_they_are_relative_to_what_includes_them(tmp_
 def test_flags_are_what_a_shell_would_split_and_torch_s_own_libraries_are_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("first", "second", "lib"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "lib/libown.a").touch()
+    write(tmp_path, dict.fromkeys(("first/a.h", "second/a.h", "lib/libown.a"), ""))
     monkeypatch.chdir(tmp_path)
 
     archs = [
@@ -182,6 +183,7 @@ def test_device_code_is_linked_by_an_argument_or_a_flag(tmp_path: Path, asked: d
 
 @pytest.mark.parametrize("of_nvcc", ["-I{d}", "-Xcompiler -I{d}", "-isystem {d}", ""])
 def test_folders_in_flags_are_those_of_one_compiler_or_of_both(tmp_path: Path, of_nvcc: str) -> None:
+    write(tmp_path, {"a.h": ""})
     call = called(extra_cflags=f"-O2 -I{tmp_path}", extra_cuda_cflags=of_nvcc.format(d=tmp_path))
 
     flags = flags_of_call(call, cuda=True)
@@ -240,6 +242,47 @@ def test_a_folder_of_headers_that_does_not_exist_is_a_warning_about_the_line_tha
     with pytest.warns(UserWarning, match="no folder /nowhere") as warned, pytest.raises(SettingsError):
         function("light", source, extra_cflags='-DX="', extra_include_paths="/nowhere")
     assert [each.filename for each in warned] == [__file__]
+
+
+@pytest.mark.parametrize("flag", ["extra_include_paths", "extra_cflags"])
+def test_an_empty_folder_of_headers_is_a_warning_that_says_how_git_fills_it(tmp_path: Path, flag: str) -> None:
+    folder = tmp_path / "glm"
+    folder.mkdir()
+
+    with pytest.warns(UserWarning, match=f"no header is in {folder}; if that is a git submodule: git submodule update"):
+        flags_of_call(called(**{flag: [folder if flag == "extra_include_paths" else f"-I{folder}"]}), cuda=False)
+
+
+@pytest.mark.both
+@pytest.mark.parametrize("name", ["load", "load_inline"])
+def test_the_parameters_are_torch_s_in_its_order_and_with_its_defaults(name: str) -> None:
+    def of(module: Any) -> list[tuple[str, object]]:
+        every = signature(getattr(module, name)).parameters.values()
+        return [(each.name, each.default) for each in every if each.kind is Parameter.POSITIONAL_OR_KEYWORD]
+
+    ours, torch_s = of(kernelwheel), of(cpp_extension)
+
+    assert ours[: len(torch_s)] == torch_s
+    assert {name for name, _ in ours[len(torch_s) :]} <= {"gil_not_used"}  # since torch 2.15
+
+
+@pytest.mark.parametrize("function", [kernelwheel.load, kernelwheel.load_inline, kernelwheel.prepare])
+def test_a_parameter_that_there_is_not_is_one_error_that_names_it(function: Callable[..., Any]) -> None:
+    with pytest.raises(SettingsError, match="no parameter of_torch_3") as caught:
+        function("light", "x", of_torch_3=True)
+
+    assert isinstance(caught.value, TypeError)  # which a program that tries it catches
+
+
+def test_a_module_that_does_without_the_gil_is_bound_as_one() -> None:
+    def main(*, gil_not_used: bool) -> bytes:
+        (text,) = inline_sources(
+            called(), "", None, "f", with_headers=False, with_error_handling=True, gil_not_used=gil_not_used
+        ).values()
+        return text
+
+    assert b"PYBIND11_MODULE(TORCH_EXTENSION_NAME, m, pybind11::mod_gil_not_used()) {" in main(gil_not_used=True)
+    assert b"PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {" in main(gil_not_used=False)
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,12 @@ from pathlib import Path
 import pytest
 from builds import build
 from kernelwheel.compiler.elf_inspect import needed, needed_symbols
-from kernelwheel.packing.tags import Tag, linux_tag, platform_tag, tag_lines
+from kernelwheel.packing.core_metadata import completed
+from kernelwheel.packing.tags import Tag, linux_tag, platform_tag, tag_lines, torch_tag
 from kernelwheel.runtime.errors import BuildError
+from packaging.requirements import Requirement
+from packaging.utils import parse_wheel_filename
+from packaging.version import Version
 from standins import settings_with
 
 MACHINE = platform.machine()
@@ -34,6 +38,28 @@ extern "C" double old(double x, void* (*run)(void*), const std::shared_ptr<int>&
 """
 # A function that came with glibc 2.33 and has no older version.
 NEW = '#include <sys/stat.h>\nextern "C" int newer(struct stat* s) { return stat("/", s); }\n'
+
+# The torch of NVIDIA's containers, and a nightly.
+NVIDIA_S, NIGHTLY = "2.13.0a0+5228986c39.nv26.06", "2.15.0.dev20261101+cu130"
+
+
+@pytest.mark.parametrize(
+    ("torch", "required", "build", "local"),
+    [
+        ("2.13.1+cu130", "2.13.*", "213torch", "torch2.13"),
+        ("2.9.0.post1", "2.9.*", "209torch", "torch2.9"),
+        (NVIDIA_S, NVIDIA_S, "213torch2.13.0a0.5228986c39.nv26.06", "torch2.13.0a0.5228986c39.nv26.06"),
+        (NIGHTLY, NIGHTLY, "215torch2.15.0.dev20261101.cu130", "torch2.15.0.dev20261101.cu130"),
+    ],
+)
+def test_a_wheel_names_the_torch_that_it_requires(torch: str, required: str, build: str, local: str) -> None:
+    assert completed("Name: light\n\nText", torch, []) == f"Name: light\nRequires-Dist: torch=={required}\n\nText"
+    assert [torch_tag(torch, kind) for kind in ("build", "local", "none")] == [build, f"+{local}", ""]
+    assert Requirement(f"torch=={required}").specifier.contains(torch, prereleases=True)
+    name = f"light-1.0+{local}-{build}-cp312-cp312-linux_x86_64.whl"
+    _, version, (number, text), _ = parse_wheel_filename(name)
+    assert (version, f"{number}{text}") == (Version(f"1.0+{local}"), build)
+
 
 Checkout = Callable[[], Path]
 Compile = Callable[..., Path]

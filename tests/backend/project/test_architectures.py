@@ -50,6 +50,14 @@ def test_a_misspelled_item_names_its_nearest_neighbour(bad: str, near: str) -> N
         arch_choice.parse(bad, "a test")
 
 
+@pytest.mark.parametrize("bad", ["all", "all-major", "native", "sm_90"])
+def test_what_is_no_misspelling_is_not_taken_for_one(bad: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        arch_choice.parse(bad, "a test")
+
+    assert "did you mean" not in str(caught.value)
+
+
 @pytest.mark.parametrize("text", ["", "  ", ";"])
 def test_an_empty_list_is_refused(text: str) -> None:
     with pytest.raises(SettingsError):
@@ -113,6 +121,21 @@ def test_an_architecture_that_the_nvcc_does_not_list_is_refused_with_what_it_doe
     assert "13.0.88" in caught.value.problem
     assert "7.5 8.0 8.6" in caught.value.found
     assert 'TORCH_CUDA_ARCH_LIST="8.0+PTX"' in caught.value.remedies[0]
+
+
+@pytest.mark.parametrize(
+    ("asked", "release", "says"),
+    [
+        ("10.1a", "13.0", "write 11.0a for 10.1a: CUDA 13 renumbered it"),
+        ("11.0", "12.8", "write 10.1 for 11.0: CUDA 13 renumbered it"),
+        ("7.0", "13.0", "omit the list"),
+    ],
+)
+def test_a_gpu_that_has_another_number_is_named_by_that(asked: str, release: str, says: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        arch_choice.check_supported(arch_choice.parse(asked, "a test"), supported(release), release, "a test")
+
+    assert caught.value.remedies[0].startswith(says)
 
 
 def test_a_refused_list_of_which_nothing_would_be_left_is_not_mended_by_an_empty_list() -> None:

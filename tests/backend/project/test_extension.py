@@ -199,6 +199,9 @@ def test_what_is_excluded_is_neither_compiled_nor_shipped(tmp_path: Path) -> Non
         ({"sources": ["nativ/*.cpp"]}, "match nativ/*.cpp", "the nearest is native/module.cpp"),
         ({"sources": ["light/*"]}, "C++ or CUDA files", "light/_"),
         ({"include-dirs": ["third_party/answer"]}, "a folder", "none"),
+        ({"include-dirs": ["third_party/eigen"]}, "with headers", "third_party/eigen is empty, as a git submodule"),
+        ({"include-dirs": ["third_party/eigen/include"]}, "with headers", "third_party/eigen is empty, as a git"),
+        ({"sources": ["third_party/eigen/src/*.cpp"]}, "C++ or CUDA files", "third_party/eigen is empty, as a git"),
         ({"exclude": ["native"]}, "not excluded", "none"),
         ({"file-flags": {"native/modul.cpp": ["-O2"]}}, "native/modul.cpp", "none of native/module.cpp"),
         ({"sources": ["native/*"], "cuda": "none"}, "no CUDA files", "native/one.cu"),
@@ -209,6 +212,7 @@ def test_files_that_are_not_there_are_refused_with_the_nearest(
     tmp_path: Path, table: dict[str, Any], required: str, found: str
 ) -> None:
     project = make_package(tmp_path, {**LIGHT, **CUDA_FILES})
+    (project / "third_party/eigen").mkdir()
 
     with pytest.raises(SettingsError) as caught:
         find_sources([extension(**table)], project)
@@ -493,3 +497,40 @@ def test_so_are_those_of_pyproject_and_another_setup_py_is_not(tmp_path: Path) -
 
     with pytest.raises(SettingsError, match="extensions of its own"):
         setuptools_project.refuse_ext_modules(tmp_path, {"setuptools": {"ext-modules": [{"name": "a"}]}})
+
+
+@pytest.mark.parametrize(
+    ("project", "found", "remedy"),
+    [
+        (None, "", ""),
+        ({"dynamic": ["version", "dependencies"]}, "", ""),
+        ({}, "neither dynamic nor dependencies", 'write dynamic = ["dependencies"] in [project]'),
+        (
+            {"dynamic": ["version"], "dependencies": ["a; b == 'c'"]}, 'dynamic = ["version"], dependencies = ["a',
+            'write dynamic = ["version", "dependencies"] in [project], and move dependencies = ["a; b == \'c\'"] to '
+            "[tool.kernelwheel]",
+        ),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    ("table", "checked"),
+    [
+        ({}, True), ({"kind": "torch-library"}, True), ({"kind": "operators"}, False),
+        ({"kind": "operators", "dependencies": ["a"]}, True),
+    ],
+)  # fmt: skip
+def test_what_requires_a_torch_besides_says_so_in_pyproject(
+    project: dict[str, Any] | None, found: str, remedy: str, table: dict[str, Any], checked: bool
+) -> None:
+    of_package = {"dependencies": table.get("dependencies", [])}
+    one = {"name": "a._C", "sources": ["a.cpp"], "kind": table.get("kind", "module")}
+    facts, _ = split_table({**of_package, "extension": [one]})
+    if not (checked and found):
+        setuptools_project.refuse_static_dependencies(project, facts)
+        return
+
+    with pytest.raises(SettingsError) as caught:
+        setuptools_project.refuse_static_dependencies(project, facts)
+
+    assert found in caught.value.found
+    assert caught.value.remedies == (remedy,)

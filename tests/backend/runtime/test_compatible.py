@@ -43,6 +43,14 @@ def for_cpu(**features: str) -> Manifest:
     return CUDA_MANIFEST._replace(plan={**PLAN, "target": {**PLAN["target"], "cpu": features}})
 
 
+# Of NVIDIA's containers.
+BETWEEN = "2.13.0a0+5228986c39.nv26.06"
+
+
+def bound_to(torch: str) -> Manifest:
+    return MODULE_MANIFEST._replace(requires=MODULE_MANIFEST.requires._replace(torch=torch))
+
+
 def requiring(**needs: Any) -> Manifest:
     return CUDA_MANIFEST._replace(requires=CUDA_MANIFEST.requires._replace(**needs))
 
@@ -80,6 +88,9 @@ FITTING = {
     "a CPU that has what it was compiled for": (for_cpu(avx2="cpu", fma="flags"), host(cpu=("avx2", "fma", "sse2"))),
     "every CPU, on one that nobody knows": (CUDA_MANIFEST, host(cpu=())),
     "a module for this minor release of torch": (MODULE_MANIFEST, host(torch="2.11.7+cu131", cuda="13.1")),
+    "a module for this build between releases": (
+        bound_to(BETWEEN), host(torch=BETWEEN),
+    ),
     "a module for a CPU torch": (CPU_MODULE_MANIFEST, host(torch="2.11.0+cpu", cuda=None, driver=None)),
 }  # fmt: skip
 
@@ -106,6 +117,18 @@ MISFITS = {
     ),
     "a module for the same Python with the GIL": (
         "python", "cpu", True, MODULE_MANIFEST, host(python="cp312t"), "ABI cp312", "ABI cp312t", "cp312t in its name",
+    ),
+    "a module for a release, beside a build before it": (
+        "torch", "cpu", True, MODULE_MANIFEST, host(torch="2.11.0a0+1.nv26.02"),
+        "torch == 2.11.*", "torch 2.11.0a0+1.nv26.02", "pip install 'torch==2.11.*', or build a wheel",
+    ),
+    "a module for a build between releases, beside another": (
+        "torch", "cpu", True, bound_to(BETWEEN), host(torch="2.13.0a0+2.nv26.07"),
+        f"torch == {BETWEEN}", "torch 2.13.0a0+2.nv26.07", "use that torch, or build a wheel",
+    ),
+    "a module for a build between releases, beside the release": (
+        "torch", "cpu", True, bound_to("2.13.0.dev20261101+cu130"), host(torch="2.13.0+cu130"),
+        "torch == 2.13.0.dev20261101+cu130", "torch 2.13.0+cu130", "use that torch, or build a wheel",
     ),
     "a module that needs libtorch_cuda beside a CPU torch": (
         "cuda", "cpu", True, MODULE_MANIFEST, host(torch="2.11.0+cpu", cuda=None, driver=None, capabilities=None),

@@ -124,6 +124,10 @@ CALLS: dict[str, tuple[str, Host, Snapshot, str, str]] = {
     "a damaged wheel": ("cpu", HOPPER, at(WHEEL, ENTRY, damage=TROUBLE), "fail", "trouble (found: some)"),
     "a store that is not safe": ("cpu", HOPPER, at(error=TROUBLE), "fail", "trouble (found: some)"),
     "a store that is not safe, and a wheel": ("cpu", HOPPER, at(WHEEL, error=TROUBLE), "load", "in the wheel fit"),
+    "a store that is not safe, and a wheel that does not fit": (
+        "cpu", OLD_TORCH, at(WHEEL, error=TROUBLE), "fail",
+        "(torch: required torch >= 2.10, found torch 2.9.0+cu130), and trouble",
+    ),
 }  # fmt: skip
 
 

@@ -31,8 +31,15 @@ from samples import BYTES, CPU_LIBRARY, CUDA_LIBRARY, LIBRARY, Values, follow_pl
 from standins import make_machine
 
 MANIFEST = sample(LIBRARY, CUDA_LIBRARY)
-MODULES = sample(LIBRARY._replace(file="_C.so", module="_C"), binding={"python": "cp312", "torch": "2.13.0+cpu"})
-MODULES = MODULES._replace(requires=MODULES.requires._replace(python="cp312", torch="2.13.*"))
+
+
+def of_modules(torch: str, required: str) -> manifests.Manifest:
+    made = sample(LIBRARY._replace(file="_C.so", module="_C"), binding={"python": "cp312", "torch": torch})
+    return made._replace(requires=made.requires._replace(python="cp312", torch=required))
+
+
+MODULES = of_modules("2.13.0+cpu", "2.13.*")
+BETWEEN = "2.15.0.dev20261101+cu130"
 TEXT = manifest_file.to_bytes(MANIFEST)
 many = hypothesis_settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 Place = tuple[str | int, ...]
@@ -45,7 +52,11 @@ def artifact(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("manifest", [MANIFEST, MODULES, sample(LIBRARY)], ids=["CUDA", "modules", "CPU"])
+@pytest.mark.parametrize(
+    "manifest",
+    [MANIFEST, MODULES, of_modules(BETWEEN, BETWEEN), sample(LIBRARY)],
+    ids=["CUDA", "modules", "modules for a nightly", "CPU"],
+)
 def test_a_manifest_is_read_as_it_was_written(tmp_path: Path, manifest: manifests.Manifest) -> None:
     (tmp_path / manifests.FILE).write_bytes(manifest_file.to_bytes(manifest))
 
@@ -246,6 +257,11 @@ def test_the_cuda_major_of_torch_is_required_where_it_binds(
         assert why in refusal_of(tmp_path, values).found
     else:
         assert manifests.from_bytes(manifest_file.signed(values), "a test").requires.cuda == cuda
+
+
+@pytest.mark.parametrize(("torch", "required"), [("2.13.0", "2.14.*"), ("2.13.0", "2.13.0"), (BETWEEN, "2.15.*")])
+def test_modules_require_the_torch_that_they_were_compiled_for(tmp_path: Path, torch: str, required: str) -> None:
+    assert "requires.torch" in refusal_of(tmp_path, of_modules(torch, required).to_json()).found
 
 
 @pytest.mark.parametrize("name", ["package", "version", "sources", "fingerprint"])

@@ -12,8 +12,6 @@ import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 
-from packaging.version import Version
-
 from ...project.build_platforms import HOST_PLATFORM
 from ...runtime.errors import BuildError
 from ...runtime.machine.host import python_abi
@@ -30,11 +28,6 @@ class Binding:
 
     python: str | None  # the ABI tag, `cp312`; None for libraries that use no Python symbol
     torch: str  # the full version, `2.13.0+cpu`
-
-
-def torch_release(version: str) -> str:
-    """The release that libraries are bound to: `2.13` of `2.13.0+cu130`."""
-    return "{0.major}.{0.minor}".format(Version(version))
 
 
 def bind(toolchain: Toolchain, python: bool) -> Binding:

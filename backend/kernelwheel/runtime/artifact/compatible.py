@@ -7,7 +7,7 @@ from typing import Any
 
 from ..errors import REINSTALL
 from ..machine.files import json_sha256
-from ..machine.host import Host
+from ..machine.host import Host, torch_required
 from ..machine.platforms import numbers
 from ..record import Record
 from .content import Content, can_use_cuda, without_cuda
@@ -113,11 +113,12 @@ def _binding_mismatches(needs: Requires, host: Host, wheel: str) -> Iterator[Mis
     if needs.python is not None and needs.python != host.python:
         required, found = (f"a Python with ABI {python}" for python in (needs.python, host.python))
         yield Mismatch("python", required, found, f"install {wheel}, with {host.python} in its name")
-    has, wants = numbers(host.torch.partition("+")[0]), numbers(needs.torch)
-    exact = needs.torch.endswith(".*")
-    if (has[: len(wants)] != wants) if exact else has < wants:
+    exact, has = not needs.torch.replace(".", "").isdecimal(), host.torch.partition("+")[0]
+    if torch_required(host.torch) != needs.torch if exact else numbers(has) < numbers(needs.torch):
         relation = "==" if exact else ">="
-        remedy = f"pip install 'torch{relation}{needs.torch}'" + (f", or build {wheel}" if exact else "")
+        on_index = needs.torch.endswith(".*") or not exact
+        remedy = f"pip install 'torch{relation}{needs.torch}'" if on_index else "use that torch"
+        remedy += f", or build {wheel}" if exact else ""
         yield Mismatch("torch", f"torch {relation} {needs.torch}", f"torch {host.torch}", remedy, compile_cures=exact)
 
 

@@ -5,36 +5,13 @@ An Artifact is found by it: its content must be what the package wants now.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ..machine.files import json_sha256
 
 PARTS = ("content", "tools", "target")
 Content = dict[str, Any]  # as JSON, in a Plan and in a manifest
-
-
-def make_content(
-    package: str,
-    version: str,
-    sources: Mapping[str, str],
-    abi: str,
-    torch_target: str,
-    extensions: Iterable[Mapping[str, Any]],
-    options: Mapping[str, Any],
-    dispatched: Iterable[str] = (),
-) -> Content:
-    """A content as JSON values."""
-    return {
-        "package": package,
-        "version": version,
-        "sources": dict(sources),
-        "abi": abi,
-        "torch_target": torch_target,
-        "extensions": list(extensions),
-        "options": dict(options),
-        "dispatched": list(dispatched),
-    }
 
 
 def digests_of(plan: Mapping[str, Any]) -> dict[str, str]:

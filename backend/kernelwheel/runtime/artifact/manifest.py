@@ -53,7 +53,7 @@ class Library(Record):
 class Requires(Record):
     """What a machine needs to run an Artifact."""
 
-    torch: str  # the oldest torch, `2.10`; for modules, the one release, `2.13.*` (PEP 440, version matching)
+    torch: str  # the oldest torch, `2.10`; for modules, the one release, `2.13.*`, or build, see `torch_required`
     platform: str  # `linux-x86_64`
     libc: str  # `glibc 2.34`; empty if the platform's libc does not identify itself
     libstdcxx: str  # the newest symbol version used, `GLIBCXX_3.4.30`

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..machine.files import json_sha256
+from ..machine.host import torch_required
 from ..machine.platforms import library_file
 from .content import PARTS, digests_of, fingerprint_of
 
@@ -215,7 +216,7 @@ _BUILT_WITH: Kind = {
     "settings": {str: {"value": (_value,), "origin": _text}},
 }
 _REQUIRES: Kind = {
-    "torch": lambda value: type(value) is str and _release(value.removesuffix(".*")),
+    "torch": _text,
     "platform": _name,
     "libc": lambda value: value == "" or (_text(value) and value[:6] == "glibc " and _release(value[6:])),
     "libstdcxx": lambda value: value == "" or (_text(value) and value[:8] == "GLIBCXX_" and _release(value[8:])),
@@ -260,14 +261,17 @@ def _agreements(
     fingerprint = fingerprint_of(plan["schema"], values["digests"])
     yield values["fingerprint"] == fingerprint, "the fingerprint does not match its Plan"
     yield values["sources"] == json_sha256(content["sources"]), "the digest of the sources does not match its Plan"
-    binding = target["binding"] or {"python": None, "torch": ""}
-    torch = ".".join(binding["torch"].partition("+")[0].split(".")[:2]) + ".*"
+    binding = target["binding"] or {"python": None}
     for name, said, planned in (
         ("package", values["package"], content["package"]),
         ("version", values["version"], content["version"]),
         ("requires.platform", needs["platform"], target["platform"]),
         ("requires.python", needs["python"], binding["python"]),
-        ("requires.torch", needs["torch"], torch if target["binding"] else content["torch_target"]),
+        (
+            "requires.torch",
+            needs["torch"],
+            torch_required(binding["torch"]) if target["binding"] else content["torch_target"],
+        ),
     ):
         yield said == planned, f"{name} is {said}, but {planned} in its Plan"
 

@@ -17,7 +17,7 @@ from ..errors import KernelWheelError, command
 from ..machine.platforms import SUPPORTED
 from ..record import Record
 from ..variables import own_variable
-from .no_kernels import always_compiled, incompatible, never_compiled, no_gpu, unusable_artifact
+from .no_kernels import always_compiled, because_of, incompatible, never_compiled, no_gpu, none_made, unusable_artifact
 from .snapshot import Damaged, Snapshot
 
 if TYPE_CHECKING:
@@ -78,8 +78,10 @@ def decide(snapshot: Snapshot, request: Request) -> Decision:
             for_one = _fitting(request, each, damaged)
     if for_one:
         return for_one
-    decision = failed(request, snapshot.error) if snapshot.error else _where_none_fits(snapshot, request)
-    return decision._replace(damaged=damaged)
+    if error := snapshot.error:
+        own = against_own(snapshot, request)
+        return failed(request, none_made(snapshot.package, request.device, own, error))._replace(damaged=damaged)
+    return _where_none_fits(snapshot, request)._replace(damaged=damaged)
 
 
 def failed(request: Request, error: KernelWheelError, before: str = "") -> Decision:
@@ -155,7 +157,7 @@ def _fitting(request: Request, artifact: Artifact, damaged: tuple[Damaged, ...] 
 
 def _where_none_fits(snapshot: Snapshot, request: Request) -> Decision:
     own = against_own(snapshot, request)
-    because = "; ".join(f"{m.dimension}: required {m.required}, found {m.found}" for m in own)
+    because = because_of(own)
     if snapshot.missing:
         because = snapshot.missing.found
     elif not own:

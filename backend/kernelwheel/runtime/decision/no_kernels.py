@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..artifact.compatible import Mismatch
-from ..errors import REINSTALL, IncompatibleArtifactError, LeftOutError, command
+from ..errors import REINSTALL, IncompatibleArtifactError, KernelWheelError, LeftOutError, command
 from ..machine.host import Host
 from ..machine.platforms import SUPPORTED
 
@@ -21,6 +21,20 @@ def incompatible(
         found="\n".join([*(m.found for m in mismatches), *([no_compile] if no_compile else [])]),
         remedies=[mismatch.remedy for mismatch in mismatches],
     )
+
+
+def none_made(package: str, device: str, own: Sequence[Mismatch], error: KernelWheelError) -> KernelWheelError:
+    """The error that kept kernels from being compiled, after what rules out the wheel's own, if it has some."""
+    if not own or own[0].dimension in ("artifact", "jit"):
+        return error
+    problem = f"{package} has no {device.upper()} kernels for this machine ({because_of(own)}), and {error.problem}"
+    remedies = [*(mismatch.remedy for mismatch in own), *error.remedies]
+    return type(error)(problem, required=error.required, found=error.found, remedies=remedies)
+
+
+def because_of(mismatches: Sequence[Mismatch]) -> str:
+    """The mismatches in one line."""
+    return "; ".join(f"{m.dimension}: required {m.required}, found {m.found}" for m in mismatches)
 
 
 def left_out(name: str, found: str) -> LeftOutError:

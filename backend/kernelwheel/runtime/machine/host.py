@@ -41,6 +41,14 @@ def python_abi() -> str:
     return f"{name}{sys.version_info.major}{sys.version_info.minor}{getattr(sys, 'abiflags', '')}"
 
 
+def torch_required(version: str) -> str:
+    """What is bound to a torch requires: `2.13.*` for 2.13.0+cu130, but a build between releases, 2.13.0a0+1.nv26.06 or
+    2.15.0.dev20261101, itself: its C++ API is that of neither (PEP 440, "Version matching").
+    """
+    parts = version.partition("+")[0].replace(".post", ".").split(".")
+    return f"{'.'.join(parts[:2])}.*" if all(map(str.isdecimal, parts)) else version
+
+
 def probe() -> Host:
     """This process's Host, without touching the GPU: cheap, and safe before a fork."""
     import torch

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from ..errors import StoreError
-from ..machine.permissions import Guard, Trust
+from ..machine.permissions import Trust
 from ..machine.platforms import HOST_PLATFORM
 from ..settings import EVERYONE, Settings
-from ..variables import cache_home, own_variable
+from ..variables import cache_home
 from .store import Store
 
 
@@ -48,9 +47,3 @@ def trust_of(settings: Settings) -> Trust:
         )
     named = settings.trusted_owners
     return Trust(frozenset(int(user) for user in named if user != EVERYONE), EVERYONE in named)
-
-
-def temporary_guard(package: str, trust: Trust) -> Guard:
-    """A guard that rejects a temporary folder where other users could replace a work folder."""
-    folder = Path(tempfile.gettempdir())
-    return Guard(folder, trust, "the temporary folder", "TMPDIR", own_variable(package, "trusted-owners"))
