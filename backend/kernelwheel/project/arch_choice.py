@@ -144,7 +144,8 @@ def check_supported(
     if unknown or as_ptx:
         names = [*map(str, sorted(unknown)), *(f"{arch} as PTX" for arch in sorted(as_ptx))]
         found = "architectures of this compiler: " + " ".join(map(str, sorted(supported)))
-        others = [(arch, Arch(*RENUMBERED.get(arch[:2], arch[:2]), arch.suffix)) for arch in sorted(unknown)]
+        renumbered = [arch for arch in sorted(unknown) if arch[:2] in RENUMBERED]
+        others = [(arch, Arch(*RENUMBERED[arch[:2]], arch.suffix)) for arch in renumbered]
         raise SettingsError(
             f"{nvcc} cannot compile for {', '.join(names)}",
             required=f"{archs} (from {origin})",
