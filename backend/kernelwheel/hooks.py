@@ -256,7 +256,7 @@ def _bound_torch(facts: PackageFacts, chosen: BuildSettings, torch: Torch | None
     if not _built(facts, chosen, torch).binds_torch:
         return _Bound()
     tag = tags.torch_tag(torch.version, chosen.torch_tag)
-    return _Bound(torch.version, *(("", tag) if chosen.torch_tag == "local" else (tag,)))
+    return _Bound(torch.version, version_tag=tag) if chosen.torch_tag == "local" else _Bound(torch.version, tag)
 
 
 def _modules_of(package: str) -> list[str]:

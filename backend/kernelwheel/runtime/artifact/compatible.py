@@ -116,8 +116,7 @@ def _binding_mismatches(needs: Requires, host: Host, wheel: str) -> Iterator[Mis
     exact, has = not needs.torch.replace(".", "").isdecimal(), host.torch.partition("+")[0]
     if torch_required(host.torch) != needs.torch if exact else numbers(has) < numbers(needs.torch):
         relation = "==" if exact else ">="
-        on_index = needs.torch.endswith(".*") or not exact
-        remedy = f"pip install 'torch{relation}{needs.torch}'" if on_index else "use that torch"
+        remedy = "use that torch" if "+" in needs.torch else f"pip install 'torch{relation}{needs.torch}'"
         remedy += f", or build {wheel}" if exact else ""
         yield Mismatch("torch", f"torch {relation} {needs.torch}", f"torch {host.torch}", remedy, compile_cures=exact)
 

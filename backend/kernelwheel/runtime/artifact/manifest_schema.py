@@ -262,16 +262,13 @@ def _agreements(
     yield values["fingerprint"] == fingerprint, "the fingerprint does not match its Plan"
     yield values["sources"] == json_sha256(content["sources"]), "the digest of the sources does not match its Plan"
     binding = target["binding"] or {"python": None}
+    torch = torch_required(binding["torch"]) if target["binding"] else content["torch_target"]
     for name, said, planned in (
         ("package", values["package"], content["package"]),
         ("version", values["version"], content["version"]),
         ("requires.platform", needs["platform"], target["platform"]),
         ("requires.python", needs["python"], binding["python"]),
-        (
-            "requires.torch",
-            needs["torch"],
-            torch_required(binding["torch"]) if target["binding"] else content["torch_target"],
-        ),
+        ("requires.torch", needs["torch"], torch),
     ):
         yield said == planned, f"{name} is {said}, but {planned} in its Plan"
 
