@@ -157,7 +157,7 @@ def read(folder: Path, package: str | None = None) -> Manifest | None:
     path = folder / FILE
     try:
         text = content(path)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise unreadable(path, error) from error
