@@ -70,7 +70,7 @@ def described(arguments: LoadArguments, texts: Mapping[str, bytes]) -> Descripti
 def package_of(description: Description) -> InstalledPackage:
     """The package of a Description, as the loader asks about one: it has no wheel, and its sources are in no folder."""
     package = InstalledPackage(description.package, LOADED, Path(INLINE), description.environ)
-    package.settings = description.settings
+    package.given, package.settings = True, description.settings
     package.source = Sources(description.content, Path(INLINE), {})
     remedy = "set KERNELWHEEL_JIT to auto, or compile it before: kernelwheel.prepare"
     package.missing = Mismatch("artifact", "an entry with this content", "no store has this content", remedy)

@@ -86,6 +86,7 @@ class InstalledPackage:
         self.version = version
         self.folder = folder
         self.in_use = False  # whether its kernels are loaded in this process
+        self.given = False  # whether its settings and sources are, and not looked for
         self.environ = environ
         self.manifest: Manifest | None = None
         self.damage: IncompatibleArtifactError | None = None  # what is wrong with the wheel's Artifact
@@ -176,7 +177,7 @@ class InstalledPackage:
         from .sources import find_sources
 
         before = self.source
-        if self.manifest is not None or before is None:
+        if self.manifest is not None or self.given or before is None:
             return
         now = find_sources(self.package, self.version, self.folder, None)
         if now and self.in_use:
