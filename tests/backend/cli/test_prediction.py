@@ -33,7 +33,7 @@ try:
     kernels.require("cpu")
     happened, error = "load", ""
 except KernelWheelError as refused:
-    happened, error = "compile" if refused.problem == "started" else "fail", str(refused)
+    happened, error = "compile" if refused.problem.endswith("started") else "fail", str(refused)
 print(json.dumps([expected, happened, kernels.info()["loaded"].get("cpu"), error]))
 """
 # In the compiler
