@@ -20,11 +20,11 @@ from ..runtime.commands.exit_status import Parser
 from ..runtime.errors import KernelWheelError, SettingsError, printable
 from .architectures import GPU, choose, family, give
 from .build_requirements import build_system
-from .extension_tables import AdoptionNotes, Table, merge, translate
+from .compile_args import Places
+from .cuda_extension import AdoptionNotes, Table, merge, translate
 from .pyproject_text import add_tables, toml_text
 from .reporting_commands import only_reports
 from .setup_edit import without_extensions
-from .setup_flags import Places
 from .setup_runs import SetupRun, run_setup_script
 
 _DESCRIPTION = """\

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ..project.arch_choice import OLDEST_DEFAULT, from_flags, parse
 from ..runtime.errors import SettingsError
 from ..runtime.machine.architectures import ArchList
-from .extension_tables import AdoptionNotes, Table
+from .cuda_extension import AdoptionNotes, Table
 from .setup_runs import SetupRun
 
 GPU = "9.0"  # what setup.py is told that there is, unless a person says otherwise

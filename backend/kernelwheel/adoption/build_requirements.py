@@ -12,7 +12,7 @@ from packaging.version import Version
 
 from ..requirements import own_reference
 from ..version import OLDEST_TORCH
-from .extension_tables import AdoptionNotes
+from .cuda_extension import AdoptionNotes
 
 TORCH = f"torch>={OLDEST_TORCH}"
 # What kernelwheel brings, or does without; a project's own limits on them stay.

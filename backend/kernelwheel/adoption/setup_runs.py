@@ -13,7 +13,7 @@ from typing import Any
 from ..project.build_platforms import HOST_PLATFORM
 from ..runtime.errors import KernelWheelError
 
-_CHILD = Path(__file__).with_name("setup_script.py")
+_CHILD = Path(__file__).with_name("setup_child.py")
 _QUOTED_LINES = 12
 
 

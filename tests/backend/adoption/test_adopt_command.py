@@ -9,11 +9,11 @@ import pytest
 from folders import BACKEND
 from kernelwheel.adoption.adopt import adopted_tables
 from kernelwheel.adoption.build_requirements import BROUGHT, build_system
-from kernelwheel.adoption.extension_tables import AdoptionNotes, Table, merge, translate
+from kernelwheel.adoption.compile_args import Places, sort_flags
+from kernelwheel.adoption.cuda_extension import AdoptionNotes, Table, merge, translate
 from kernelwheel.adoption.pyproject_text import WIDTH, add_tables, toml_text
-from kernelwheel.adoption.setup_flags import Places, sort_flags
+from kernelwheel.adoption.setup_child import raised
 from kernelwheel.adoption.setup_runs import RecordedExtension, SetupRun, failure
-from kernelwheel.adoption.setup_script import raised
 from kernelwheel.project.arch_choice import from_flags
 from kernelwheel.project.package import read_toml
 from kernelwheel.requirements import own_reference

@@ -1,6 +1,6 @@
 """The child process that runs a setup.py and prints as JSON what it gives to setup().
 
-Run as `python setup_script.py DIR GPUS [importable]` with the text of setup.py on standard input. The real torch and
+Run as `python setup_child.py DIR GPUS [importable]` with the text of setup.py on standard input. The real torch and
 setuptools are used, but `setup()` only notes its arguments, and torch answers for a machine that is the same
 everywhere: with GPUS such as `9.0,8.9`, there are these and a CUDA toolkit, without any, no toolkit either. With
 `importable`, the modules in DIR can be imported, as in a build by setuptools' older backend, but not in one by

@@ -13,7 +13,7 @@ from typing import Any
 from ..flags.linking import LINKED, LINKED_FOR_CUDA
 from ..project.extension import is_of_cuda
 from ..source_language import CUDA_SUFFIX, CXX_SUFFIXES
-from .setup_flags import Places, SortedFlags, sort_flags
+from .compile_args import Places, SortedFlags, sort_flags
 from .setup_runs import RecordedExtension
 
 # Fields of an Extension that no key stands for.
