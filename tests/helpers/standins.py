@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from kernelwheel.compiler.compile import Planned
 from kernelwheel.compiler.create_plan import create_plan
 from kernelwheel.compiler.cross.target_platform import cross_platform
 from kernelwheel.compiler.parent_watch import Caller
@@ -291,8 +292,14 @@ def toolchain_of_files(
 
 def plan_of(facts: PackageFacts, version: str, root: Path, chosen: BuildSettings, tools: Toolchain) -> Plan:
     """The Plan for a package with sources in `root`, with these settings."""
+    return planned(facts, version, root, chosen, tools).plan
+
+
+def planned(facts: PackageFacts, version: str, root: Path, chosen: BuildSettings, tools: Toolchain) -> Planned:
+    """The same with what it is compiled with."""
     content = facts.content(version, source_digests(root, facts.files), chosen.content(cuda=True))
-    return create_plan(content, root, replace(tools, settings=chosen))
+    plan, headers = create_plan(content, root, replace(tools, settings=chosen))
+    return Planned(plan, tools, headers)
 
 
 def sources_of(facts: PackageFacts, root: Path) -> Sources:

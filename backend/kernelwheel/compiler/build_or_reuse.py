@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..runtime.artifact import manifest as manifests
 from ..runtime.artifact.artifact import Artifact
@@ -21,26 +21,17 @@ from ..runtime.store.store import Store
 from ..runtime.store.store_lock import making, sign
 from ..store.pruning import BUILDS_ARE_KEPT
 from ..store.publishing import intact_entry, publish
-from .compile import compile_plan, decisions
+from .compile import Planned, Workplace, compile_plan, decisions
 from .compile_job import CompileJob
 from .component_facts import component_facts
 from .create_plan import create_plan
 from .find_toolchain import describe_toolchain, toolchain_for
 from .parent_watch import Caller
-from .plan import Plan
 from .standards import raised_standards
 from .toolchain.compiler_environment import without_effect
 from .toolchain.toolchain import Toolchain
 from .toolchain.torch_files import torch_libraries
 from .work_folder import LOG, work_path
-
-
-class Planned(NamedTuple):
-    """The Plan for a job, what it is compiled with, and the wheel's Artifact that libraries are taken from."""
-
-    plan: Plan
-    tools: Toolchain
-    wheel: Artifact | None
 
 
 def build_or_reuse(job: CompileJob, caller: Caller, say: Say) -> CompileAnswer:
@@ -77,8 +68,8 @@ def build_or_reuse(job: CompileJob, caller: Caller, say: Say) -> CompileAnswer:
         if scratch is None:
             raise
         say(f"the compiled kernels will not be cached for other builds: {_in_a_line(error)}")
-    trust = trust_of(settings)
-    compile_plan(*planned, job.sources, scratch, jobs=settings.jobs, caller=caller, say=say, trust=trust)
+    place = Workplace(None, trust_of(settings), settings.jobs)
+    compile_plan(planned, job.sources, scratch, place, caller, say)
     return answer._replace(folder=scratch, compiled=True)
 
 
@@ -90,8 +81,8 @@ def create_plan_for(job: CompileJob, tools: Toolchain) -> Planned:
     """
     manifest = manifests.read(job.wheel, job.content["package"]) if job.wheel and tools.cuda.nvcc else None
     taken = takes(manifest, job.content) if manifest else {}
-    plan = create_plan(job.content, job.sources, tools, taken)
-    return Planned(plan, tools, Artifact(job.wheel, manifest) if job.wheel and manifest and taken else None)
+    plan, headers = create_plan(job.content, job.sources, tools, taken)
+    return Planned(plan, tools, headers, Artifact(job.wheel, manifest) if job.wheel and manifest and taken else None)
 
 
 def takes(wheel: Manifest, wanted: Content) -> dict[str, str]:
@@ -118,8 +109,8 @@ def _compile_once(job: CompileJob, planned: Planned, store: Store, caller: Calle
     made: list[Artifact] = []
 
     def compile_into(folder: Path) -> None:
-        jobs = job.settings.jobs
-        made.append(compile_plan(*planned, job.sources, folder, jobs=jobs, caller=caller, say=say, store=store))
+        place = Workplace(store, jobs=job.settings.jobs)
+        made.append(compile_plan(planned, job.sources, folder, place, caller, say))
 
     sign(store, log=f"{work_path(store, plan)}/{LOG}")
     entry = publish(store, plan.fingerprint, compile_into)

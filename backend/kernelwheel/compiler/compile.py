@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..project.extension import refuse
 from ..runtime.artifact import manifest as manifests
@@ -28,7 +28,7 @@ from .cmake_inputs import generated_sources
 from .cpu import check_commands
 from .cross.cmake_files import stub_files
 from .files_read import check_read
-from .headers import headers_of
+from .headers import Headers
 from .jobs import plan_jobs
 from .missing_symbols import refuse_missing_symbols
 from .parent_watch import Caller
@@ -43,18 +43,27 @@ from .work_folder import locked_workdir, mark_reusable, prepare_workdir, remove_
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
+class Planned(NamedTuple):
+    """What is compiled."""
+
+    plan: Plan
+    toolchain: Toolchain
+    headers: Headers  # those that the Plan's sources reach
+    wheel: Artifact | None = None  # the Artifact that has the libraries which the Plan takes
+
+
+class Workplace(NamedTuple):
+    """Where a Plan is compiled."""
+
+    store: (
+        Store | None
+    )  # its cache has the folder; None: the temporary folder serves, if none but `trust` can write to it
+    trust: Trust = NOBODY_ELSE
+    jobs: int = 0  # how many compilers run at once; 0: as many as this process has cores and memory for
+
+
 def compile_plan(
-    plan: Plan,
-    toolchain: Toolchain,
-    wheel: Artifact | None,
-    source_root: Path,
-    destination: Path,
-    *,
-    jobs: int,
-    caller: Caller,
-    say: Say,
-    store: Store | None = None,
-    trust: Trust = NOBODY_ELSE,
+    planned: Planned, source_root: Path, destination: Path, place: Workplace, caller: Caller, say: Say
 ) -> Artifact:
     """Compile a Plan.
 
@@ -62,27 +71,26 @@ def compile_plan(
     links inside it. Objects left by an earlier compile are reused. The same Plan gives the same bytes, wherever that
     folder is.
 
-    `wheel` is the Artifact that has the libraries which the Plan takes, `destination` the folder that becomes the new
-    one, `jobs` how many compilers run at once; 0: as many as this process has cores and memory for. The cache is that
-    of `store`; without it, or if it cannot be used, the temporary folder serves, if none but `trust` can write to it.
+    `destination` becomes the folder of the Artifact.
 
     Raises:
         BuildError: a compiler failed (the error quotes its first error and names the log), a single compiler ran out
             of memory, or the libraries are not what the Plan specifies.
     """
+    plan, toolchain, headers, wheel = planned
+    store = place.store
     with ExitStack() as held:
-        place = store.builds if store else Path(tempfile.gettempdir())
+        folder = store.builds if store else Path(tempfile.gettempdir())
         try:
-            work = held.enter_context(locked_workdir(plan, store, store.trust if store else trust, say))
-            place = work
-            headers = headers_of(plan, toolchain, source_root).digests
+            work = held.enter_context(locked_workdir(plan, store, store.trust if store else place.trust, say))
+            folder = work
             generated = generated_sources(plan, toolchain)
             if toolchain.target:
                 stubs = stub_files(toolchain.torch, toolchain.target)
                 generated |= {f"torch-stubs/{name}": text for name, text in stubs.items()}
             prepare_workdir(work, plan, toolchain, source_root, headers, generated)
             say(f"compiling {plan.package} {plan.version}, {plan.kernels}: {work}")
-            at_once, because = plan_jobs(jobs, find_resources())
+            at_once, because = plan_jobs(place.jobs, find_resources())
             say(f"compilers at once: {at_once}: {because}")
             cmake_build.run(work, plan, toolchain, headers, at_once, caller, say)
             check_read(plan, toolchain, work)
@@ -94,7 +102,7 @@ def compile_plan(
             check_commands(plan, toolchain, work)
             manifest = _describe_artifact(plan, toolchain, libraries, work / "out")
         except OSError as error:
-            raise _refused_by_the_system(error, place, own_variable(plan.package, "cache-dir")) from error
+            raise _refused_by_the_system(error, folder, own_variable(plan.package, "cache-dir")) from error
         destination.mkdir(parents=True, exist_ok=True)
         for library in manifest.libraries:
             shutil.copy2(work / "out" / library.file, destination)

@@ -21,7 +21,7 @@ from ..runtime.machine.files import json_sha256
 from ..runtime.variables import own_variable
 from .cmake_inputs import recipe_of
 from .cpu import draw_cpu
-from .headers import digests, headers_of
+from .headers import Headers, digests, headers_of
 from .linked_files import linked_files
 from .plan import CudaPlan, Plan
 from .standards import draw_standards
@@ -33,8 +33,8 @@ from .toolchain.toolkit_identity import toolkit_identity
 
 def create_plan(
     content: Content, source_root: Path, toolchain: Toolchain, taken: Mapping[str, str] | None = None
-) -> Plan:
-    """Draw up the Plan for a content, with the options for CUDA.
+) -> tuple[Plan, Headers]:
+    """Draw up the Plan for a content, with the options for CUDA; and the headers that its sources reach.
 
     `taken` are the libraries that need not be compiled, and their digests.
 
@@ -70,7 +70,7 @@ def create_plan(
     plan = replace(plan, cpu=draw_cpu(plan, toolchain), standards=draw_standards(plan, toolchain))
     plan = replace(plan, recipe=recipe_of(plan, toolchain))
     headers, linked = headers_of(plan, toolchain, source_root), linked_files(plan, toolchain)
-    return replace(plan, headers=digests({**headers.digests, **linked.digests}))
+    return replace(plan, headers=digests({**headers.digests, **linked.digests})), headers.digests
 
 
 def require_torch_target(facts: PackageFacts, toolchain: Toolchain) -> None:

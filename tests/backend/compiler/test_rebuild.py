@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from builds import NATIVE, TORCH, Wheel, build, cache_of, contents, needs_cuda_torch, remove_work
 from editables import SMALL, Editable, make_editable, make_user
-from kernelwheel.compiler.compile import compile_plan
+from kernelwheel.compiler.compile import Workplace, compile_plan
 from kernelwheel.compiler.find_toolchain import find_toolchain
 from kernelwheel.compiler.toolchain.torch_files import Torch, read_torch
 from kernelwheel.compiler.work_folder import prepare_workdir, work_path
@@ -27,7 +27,7 @@ from kernelwheel.runtime.errors import BuildError
 from kernelwheel.runtime.machine.files import file_sha256
 from processes import run
 from programs import find_optional
-from standins import PRESENT, make_machine, plan_of, settings_with
+from standins import PRESENT, make_machine, planned, settings_with
 
 pytestmark = [pytest.mark.slow]
 
@@ -166,12 +166,11 @@ class Project:
         chosen = settings_with(cuda="off", cxx=self.editable.environment["CXX"])
         tools = find_toolchain(chosen, os.environ)
         tools = replace(tools, torch=self.torch or tools.torch)
-        self.plan = plan_of(PackageFacts("tiny", "native", "2.10"), "1.2.3", self.native, chosen, tools)
+        made = planned(PackageFacts("tiny", "native", "2.10"), "1.2.3", self.native, chosen, tools)
+        self.plan = made.plan
         out = Path(tempfile.mkdtemp(dir=self.editable.folder))
         try:
-            compile_plan(
-                self.plan, tools, None, self.native, out, caller=PRESENT, jobs=2, say=say, store=self.editable.store
-            )
+            compile_plan(made, self.native, out, Workplace(self.editable.store, jobs=2), PRESENT, say)
         finally:
             before, self.counted = self.counted, Counter(self.editable.compiled())
         return sorted((self.counted - before).elements()), (out / "libtiny_cpu.so").read_bytes()

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from builds import TORCH, needs_cuda_torch
 from kernelwheel.compiler import cmake_build
-from kernelwheel.compiler.compile import compile_plan
+from kernelwheel.compiler.compile import Workplace, compile_plan
 from kernelwheel.compiler.find_toolchain import find_toolchain
 from kernelwheel.compiler.toolchain.cuda import decide_cuda
 from kernelwheel.compiler.toolchain.cxx import host_limits
@@ -28,7 +28,7 @@ from kernelwheel.runtime.errors import BuildError
 from kernelwheel.runtime.machine.platforms import numbers
 from kernelwheel.runtime.store.store import Store
 from programs import find_optional
-from standins import PRESENT, make_program, plan_of, settings_with
+from standins import PRESENT, make_program, planned, settings_with
 
 # A kernel and a function that include nothing: what is tested is who compiles them.
 SOURCES = {
@@ -61,9 +61,9 @@ def compile_small(
     chosen = settings_with(archs="9.0", **options)
     tools = find_toolchain(chosen, os.environ)
     tools = replace(tools, torch=torch, cuda=decide_cuda(chosen, torch, os.environ, sys.path, limits=limits))
-    plan = plan_of(PackageFacts("tiny", "sources", "2.10"), "1.2.3", root, chosen, tools)
-    store = Store(folder / "cache", "tiny", "1.2.3")
-    return compile_plan(plan, tools, None, root, folder / "artifact", caller=PRESENT, jobs=1, say=print, store=store)
+    made = planned(PackageFacts("tiny", "sources", "2.10"), "1.2.3", root, chosen, tools)
+    place = Workplace(Store(folder / "cache", "tiny", "1.2.3"), jobs=1)
+    return compile_plan(made, root, folder / "artifact", place, PRESENT, print)
 
 
 def libraries(artifact: Artifact) -> dict[str, bytes]:
