@@ -287,7 +287,7 @@ def toolchain_of_files(
     cuda = Nvcc(folder, folder, folder, nvcc, (), "here", clang=clang) if nvcc else None
     cxx = Cxx(Path("/usr/bin/c++"), "gcc", "12.2.0", "x86_64-linux-gnu")
     torch, decision = Torch(folder, version, None, None), CudaDecision(cuda, "", ())
-    return Toolchain(torch, cxx, decision, None, Launchers(), settings_with(**options))
+    return Toolchain(torch, cxx, decision, None, Launchers(), settings_with({}, **options))
 
 
 def plan_of(facts: PackageFacts, version: str, root: Path, chosen: BuildSettings, tools: Toolchain) -> Plan:
