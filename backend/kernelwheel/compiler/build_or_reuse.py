@@ -9,11 +9,8 @@ from typing import Any
 
 from ..runtime.artifact import manifest as manifests
 from ..runtime.artifact.artifact import Artifact
-from ..runtime.artifact.content import Content, without_cuda
-from ..runtime.artifact.manifest import Manifest
 from ..runtime.compiling.compile_request import CompileAnswer
 from ..runtime.errors import IncompatibleArtifactError, KernelWheelError, StoreError
-from ..runtime.machine.platforms import platform_name
 from ..runtime.progress import Say
 from ..runtime.store.clearing import clean_builds
 from ..runtime.store.places import stores, trust_of
@@ -28,6 +25,7 @@ from .create_plan import create_plan
 from .find_toolchain import describe_toolchain, toolchain_for
 from .parent_watch import Caller
 from .standards import raised_standards
+from .taken_libraries import libraries_taken
 from .toolchain.compiler_environment import without_effect
 from .toolchain.toolchain import Toolchain
 from .toolchain.torch_files import torch_libraries
@@ -80,27 +78,9 @@ def create_plan_for(job: CompileJob, tools: Toolchain) -> Planned:
         BuildError: this machine cannot compile it; the message says what is missing and how to install it.
     """
     manifest = manifests.read(job.wheel, job.content["package"]) if job.wheel and tools.cuda.nvcc else None
-    taken = takes(manifest, job.content) if manifest else {}
+    taken = libraries_taken(manifest, job.content) if manifest else {}
     plan, headers = create_plan(job.content, job.sources, tools, taken)
     return Planned(plan, tools, headers, Artifact(job.wheel, manifest) if job.wheel and manifest and taken else None)
-
-
-def takes(wheel: Manifest, wanted: Content) -> dict[str, str]:
-    """The digests of a wheel's libraries that need not be compiled again, by their files: operators for the CPU.
-
-    Empty if they are bound to one Python or torch, or made of extensions, which may be one file for both devices; or if
-    they were compiled with other options, for another platform, or for some of its CPUs.
-    """
-    content, target = without_cuda(wheel.content), wheel.plan["target"]
-    if (
-        target["binding"]
-        or wheel.cpu
-        or content["extensions"]
-        or content != without_cuda(wanted)
-        or target["platform"] != platform_name()
-    ):
-        return {}
-    return {library.file: library.sha256 for library in wheel.libraries_for("cpu")}
 
 
 def _compile_once(job: CompileJob, planned: Planned, store: Store, caller: Caller, say: Say) -> tuple[Artifact, bool]:

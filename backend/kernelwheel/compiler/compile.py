@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import shutil
 import tempfile
 from contextlib import ExitStack
@@ -34,6 +33,7 @@ from .missing_symbols import refuse_missing_symbols
 from .parent_watch import Caller
 from .plan import Plan
 from .resources import find_resources
+from .taken_libraries import take_libraries
 from .toolchain.toolchain import Toolchain
 from .toolchain.toolkit_identity import cccl_version
 from .tools import CMAKE_VERSION, NINJA_VERSION
@@ -96,7 +96,7 @@ def compile_plan(
             check_read(plan, toolchain, work)
             mark_reusable(work, plan, headers)
             if wheel:
-                _take(plan, wheel, work / "out")
+                take_libraries(plan, wheel, work / "out")
             libraries = _read_back(plan, toolchain, sorted((work / "out").iterdir()))
             refuse_missing_symbols(plan, toolchain, work, say)
             check_commands(plan, toolchain, work)
@@ -110,14 +110,6 @@ def compile_plan(
         (destination / manifests.FILE).write_bytes(manifest_file.to_bytes(manifest))
         remove_temporary(work)
     return Artifact(destination, manifest)
-
-
-def _take(plan: Plan, wheel: Artifact, folder: Path) -> None:
-    """Copy the libraries that the Plan takes from a wheel, if they are what its manifest says."""
-    for library in wheel.manifest.libraries:
-        if library.file in plan.taken:
-            with os.fdopen(wheel.open_library(library), "rb") as source, (folder / library.file).open("wb") as copy:
-                shutil.copyfileobj(source, copy)
 
 
 def _refused_by_the_system(error: OSError, place: Path, variable: str) -> BuildError:

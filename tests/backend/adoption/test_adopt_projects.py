@@ -247,6 +247,7 @@ def test_what_exists_only_with_cuda_and_what_a_script_sets_is_in_the_tables(tmp_
     assert "Mine" not in (project / "setup.py").read_text()
 
 
+@pytest.mark.minutes
 def test_a_command_of_its_own_with_options_is_told_and_nothing_is_written_that_a_build_refuses(tmp_path: Path) -> None:
     script = IMPORTS + MANY.replace("BODY", "self.include_dirs.append('x')").replace("only.cu", "none.cu")
     files = {**FILES, "setup.py": script}

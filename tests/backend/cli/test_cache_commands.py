@@ -164,6 +164,7 @@ def test_build_of_cuda_kernels_beside_a_cpu_torch_says_why_not(cache: Cache) -> 
     assert "to fix" in err
 
 
+@pytest.mark.minutes
 @pytest.mark.slow
 @needs_cuda_torch
 def test_build_makes_the_architectures_that_are_asked_for_and_knows_what_covers_them(cache: Cache) -> None:
