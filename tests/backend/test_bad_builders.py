@@ -220,6 +220,7 @@ def test_a_symbol_that_two_packages_would_share_is_refused_and_not_made_by_defau
     assert builder.attempt().returncode == 0
 
 
+@pytest.mark.minutes
 @pytest.mark.slow
 def test_a_compiler_that_has_libstdcxx_as_an_archive_alone_shares_none_of_it(builder: Builder, tmp_path: Path) -> None:
     """Its locales are such symbols, too."""
@@ -265,6 +266,7 @@ def test_an_nvcc_that_crashes_on_one_architecture_is_said_with_file_and_log(buil
 # torch
 
 
+@pytest.mark.minutes
 def test_a_torch_that_cannot_be_imported_but_whose_files_are_fine_is_built_with(
     builder: Builder, cpu_wheel: Wheel, tmp_path: Path
 ) -> None:
@@ -284,6 +286,7 @@ def test_a_torch_that_cannot_be_imported_but_whose_files_are_fine_is_built_with(
 # A full disk
 
 
+@pytest.mark.minutes
 def test_a_disk_that_is_too_full_for_the_wheel_is_said_and_no_half_a_wheel_is_left(builder: Builder) -> None:
     out = builder.folder / "out"
     out.mkdir()
@@ -305,6 +308,7 @@ def test_a_disk_that_is_too_full_for_the_wheel_is_said_and_no_half_a_wheel_is_le
 # Two at once, and one that is interrupted
 
 
+@pytest.mark.minutes
 def test_two_builds_at_once_in_one_checkout_make_the_same_wheel(builder: Builder) -> None:
     command = [sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--no-cache-dir"]
     both = [
@@ -341,6 +345,7 @@ def slow(builder: Builder) -> Iterator[Path]:
     file.unlink(missing_ok=True)
 
 
+@pytest.mark.minutes
 def test_a_build_that_is_interrupted_leaves_no_compiler_behind_and_can_be_started_again(
     builder: Builder, slow: Path, cpu_wheel: Wheel
 ) -> None:

@@ -340,6 +340,7 @@ extern "C" __attribute__((visibility("default"))) const char* tiny_mark() { retu
 """
 
 
+@pytest.mark.minutes
 def test_flags_that_begin_alike_all_arrive_and_no_function_of_the_package_is_shown(
     checkout: Checkout, out: Path
 ) -> None:
@@ -377,6 +378,7 @@ def test_flags_reach_nvcc(checkout: Checkout, out: Path) -> None:
     assert built.manifest["plan"]["content"]["options"]["cuda-flags"] == flags.split()
 
 
+@pytest.mark.minutes
 def test_with_source_date_epoch_two_wheels_are_the_same_file(checkout: Checkout, out: Path) -> None:
     env = {"TINY_CUDA": "off", "SOURCE_DATE_EPOCH": "1600000000", "TMPDIR": str(out.parent)}
     older = checkout()
@@ -392,6 +394,7 @@ def test_with_source_date_epoch_two_wheels_are_the_same_file(checkout: Checkout,
 # When it goes wrong
 
 
+@pytest.mark.minutes
 def test_a_symbol_that_is_nowhere_is_an_error_of_the_build(checkout: Checkout, out: Path) -> None:
     folder = checkout()
     source = folder / "native/twice.cpp"

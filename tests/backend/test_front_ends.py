@@ -121,7 +121,7 @@ WAYS: dict[str, tuple[str, ...]] = {
     "uv build, sdist and wheel, isolated": ("uv", "build", "--out-dir", OUT, CHECKOUT),
 }
 
-OFTEN = ("pip wheel, isolated", "uv pip install, from git, isolated")
+OFTEN = ("pip wheel, isolated",)
 
 
 def native_of(out: Path) -> Path:

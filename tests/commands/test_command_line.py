@@ -365,6 +365,7 @@ def test_ctrl_c_in_a_terminal(tmp_path: Path) -> None:
     assert len(read_ply(tmp_path / "out.ply")) > 0
 
 
+@pytest.mark.minutes
 def test_ctrl_c_in_a_terminal_while_a_video_is_made(tmp_path: Path) -> None:
     pytest.importorskip("av")
     words = ["render", "--path", "orbit", "--seconds", "600", "--size", "64x48", "-o", "out.mp4"]

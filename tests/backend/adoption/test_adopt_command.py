@@ -118,6 +118,7 @@ def test_what_ends_a_script_is_told_with_its_line_and_what_setuptools_no_longer_
     assert "since release 82" not in failure("it called sys.exit(1)", b"").remedies[0]
 
 
+@pytest.mark.minutes
 @slow
 def test_a_question_about_the_machine_is_answered_alike_everywhere(tmp_path: Path) -> None:
     """On a machine with another toolkit, too."""

@@ -135,6 +135,7 @@ def test_write_takes_the_extensions_out_and_leaves_the_rest(
     assert {f"Name: {name}", f"Version: {version}"} <= {*metadata}
 
 
+@pytest.mark.minutes
 def test_what_a_script_needs_of_pyproject_toml_and_of_other_packages_stays(tmp_path: Path) -> None:
     text = '# ours\n[build-system]\nrequires = ["setuptools", "torch", "numpy"]\n\n[project]\nname = "kept"\n'
     text += 'dynamic = ["version"]\ndependencies = [\n    "numpy", # ours\n]\n'

@@ -252,6 +252,7 @@ def test_a_new_header_that_hides_another_one_counts(project: Project) -> None:
     assert library == project.compile_afresh()
 
 
+@pytest.mark.minutes
 def test_an_edit_of_cmakelists_counts(project: Project) -> None:
     (project.native / "CMakeLists.txt").write_text(
         SMALL["CMakeLists.txt"].replace("include(", "option(MORE more ON)\ninclude(")

@@ -115,6 +115,7 @@ def test_content_decides_and_neither_folder_nor_time_nor_process(
     assert list((user.cache / "kernelwheel.light/0/.work").iterdir()) == []
 
 
+@pytest.mark.minutes
 @pytest.mark.slow
 def test_an_archive_that_is_linked_counts_by_its_content(user: Editable, tmp_path: Path) -> None:
     folder = write(tmp_path, {"light.cpp": MODULE.replace('#include "answer.h"', 'extern "C" int own();')})
