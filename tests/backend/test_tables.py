@@ -309,6 +309,7 @@ def test_the_sdist_has_the_package_s_own_files_and_a_wheel_comes_of_it(
     assert "Dynamic" not in made
 
 
+@pytest.mark.minutes
 @pytest.mark.once
 def test_pip_installs_it_with_a_local_version_that_names_the_torch(
     user_index: dict[str, str], venv: Path, build_root: Path, tmp_path: Path

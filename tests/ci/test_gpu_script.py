@@ -46,6 +46,7 @@ def test_a_step_that_takes_too_long_is_ended_with_all_that_it_started(tmp_path: 
         time.sleep(0.05)
 
 
+@pytest.mark.minutes
 def test_a_dry_run_does_all_steps_and_leaves_files(splat_wheel: Path, tmp_path: Path) -> None:
     arguments = ("--dry-run", "--out", tmp_path, splat_wheel, "--")
 
