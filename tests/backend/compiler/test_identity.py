@@ -23,7 +23,7 @@ from kernelwheel.runtime.artifact.compatible import Wanted, check
 from kernelwheel.reference import options_table
 from kernelwheel.store.content_changes import differences
 from kernelwheel.cli.manifest_text import settings_text
-from kernelwheel.compiler.build_or_reuse import takes
+from kernelwheel.compiler.taken_libraries import libraries_taken
 from samples import sample
 from standins import make_machine, settings_with
 
@@ -39,8 +39,8 @@ wanted = Wanted("1.2.3", {**manifest.content, "options": now["content"]["options
 found = [m for m in check(manifest, host.probe(), wanted) if m.dimension == "options"]
 assert ["17" in m.found and "20" in m.required for m in found] == [True], "finding"
 
-assert takes(manifest, manifest.content) != {}
-assert takes(manifest, wanted.content) == {}, "taking a wheel's libraries"
+assert libraries_taken(manifest, manifest.content) != {}
+assert libraries_taken(manifest, wanted.content) == {}, "taking a wheel's libraries"
 
 assert differences(was, now) == {"content.options.cxx-std": "17 -> 20"}, "cache explain"
 assert "cxx-std = 20 (-C cxx_std)" in settings_text(settings_with(cxx_std="20").record("9.0")), "inspect"
