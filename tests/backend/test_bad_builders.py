@@ -202,6 +202,7 @@ def test_a_compiler_that_can_compile_nothing_is_said(builder: Builder, tmp_path:
     assert f'"{tmp_path}/c++"' in said
 
 
+@pytest.mark.minutes
 @pytest.mark.slow
 def test_a_symbol_that_two_packages_would_share_is_refused_and_not_made_by_default(builder: Builder) -> None:
     source = builder.checkout / "native" / "twice.cpp"

@@ -108,8 +108,9 @@ setup(packages=["tiny"])
     ("variable", "option", "read"),
     [
         (None, {}, None),
-        (" ", {}, None),
-        ("1", {}, "1"),  # no zip file can store it, and yet a version may have it
+        pytest.param(" ", {}, None, marks=pytest.mark.minutes),
+        # No zip file can store it, and yet a version may have it.
+        pytest.param("1", {}, "1", marks=pytest.mark.minutes),
         (None, {"source-date-epoch": "1600000000"}, "1600000000"),
     ],
 )

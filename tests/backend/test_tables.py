@@ -206,6 +206,7 @@ def test_a_command_needs_no_more_of_a_package_than_its_kernels(site: Path, tmp_p
     assert "Traceback" not in with_findings.stderr
 
 
+@pytest.mark.minutes
 @pytest.mark.once
 def test_an_extension_is_its_own_home_beside_a_folder_that_hides_the_project_s(
     build_root: Path, tmp_path: Path, run_python: RunPython

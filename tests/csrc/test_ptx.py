@@ -162,6 +162,7 @@ def broken(simt_wheel: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> 
     )
 
 
+@pytest.mark.minutes
 @pytest.mark.usefixtures("broken")
 def test_a_barrier_that_is_left_out_is_noticed() -> None:
     with pytest.raises(RuntimeError, match=r"with no barrier between|before this block wrote it"):

@@ -118,6 +118,7 @@ def test_objects_of_instruction_sets_define_their_functions_alone(path: Path, tm
     assert functions == [f"splat::{name}::{loop}{suffix}" for loop in loops for suffix in ("", "_backward")]
 
 
+@pytest.mark.minutes
 @pytest.mark.every_program
 @pytest.mark.skipif(not find_optional("aarch64-linux-gnu-g++"), reason="needs aarch64-linux-gnu-g++")
 @pytest.mark.parametrize("path", sorted((CSRC / "cpu").glob("*_baseline.cpp")), ids=lambda path: path.stem)

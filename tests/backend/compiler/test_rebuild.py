@@ -211,6 +211,7 @@ def test_only_what_depends_on_an_edit_is_compiled_and_the_bytes_are_those_of_a_b
     assert same == library == project.compile_afresh()
 
 
+@pytest.mark.minutes
 @pytest.mark.parametrize("name", ["of Jürgen=(1)+#", pytest.param("x" * 200, marks=pytest.mark.minutes)])
 def test_the_path_makes_no_difference(project: Project, tmp_path: Path, name: str) -> None:
     project.change("one.cpp", "#include", "#include <torch/headeronly/macros/Export.h>\n#include")
