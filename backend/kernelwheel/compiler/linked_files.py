@@ -34,7 +34,7 @@ def linked_files(plan: Plan, toolchain: Toolchain) -> Reached:
     """
     flags = (*plan.flags("link-flags"), *(flag for each in plan.built for flag in each.link_flags))
     named = [*values_of(flags, ("-l",), linker=True), *(name for each in plan.built for name in each.libraries)]
-    folders = toolchain.cxx.library_folders()
+    folders = toolchain.cxx.linker_folders()
     origins: dict[str, str] = {}
     for origin, places in (("system", folders), ("flags", values_of(flags, ("-L",), linker=True))):
         names = [file for name in (*named, *_OF_COMPILERS) for file in _files(name)]

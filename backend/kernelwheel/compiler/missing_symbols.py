@@ -101,7 +101,7 @@ def _folders(plan: Plan, toolchain: Toolchain, work: Path) -> tuple[str, ...]:
         *sorted(site.glob("nvidia/*/lib")),
         *toolkit,
     )
-    return (*map(str, ours), *values_of(flags, ("-L",), linker=True), *toolchain.cxx.library_folders())
+    return (*map(str, ours), *values_of(flags, ("-L",), linker=True), *toolchain.cxx.linker_folders())
 
 
 def _refusal(plan: Plan, work: Path, missing: dict[str, set[str]]) -> BuildError:

@@ -63,7 +63,7 @@ class Cxx:
         listed = (Path(line[1:]) for line in output.splitlines() if line.startswith(" /"))
         return tuple(dict.fromkeys(folder for folder in listed if folder.is_dir()))
 
-    def library_folders(self) -> tuple[str, ...]:
+    def linker_folders(self) -> tuple[str, ...]:
         """The folders in which it looks for libraries without being told (gcc(1), `-print-search-dirs`)."""
         listed = re.search(r"^libraries: =(.+)$", self.answer("-print-search-dirs"), re.MULTILINE)
         return tuple(dict.fromkeys(map(os.path.realpath, listed[1].split(":")))) if listed else ()
