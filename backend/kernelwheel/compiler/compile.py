@@ -55,10 +55,8 @@ class Planned(NamedTuple):
 class Workplace(NamedTuple):
     """Where a Plan is compiled."""
 
-    store: (
-        Store | None
-    )  # its cache has the folder; None: the temporary folder serves, if none but `trust` can write to it
-    trust: Trust = NOBODY_ELSE
+    store: Store | None  # in whose cache it is; None, or if that cannot be used: in the temporary folder
+    trust: Trust = NOBODY_ELSE  # who else may be able to write to the temporary folder
     jobs: int = 0  # how many compilers run at once; 0: as many as this process has cores and memory for
 
 
