@@ -92,7 +92,7 @@ if TYPE_CHECKING or not _is_command():
     from .ops.projection import fully_fused_projection, quat_scale_to_covar_preci
     from .ops.rendering import rasterization
 
-    _KERNELS.load_if_usable()
+    _KERNELS.load_if_usable("main")
 
 if TYPE_CHECKING:
     from .ops.accumulation import accumulate, accumulate_2dgs

@@ -10,19 +10,19 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from ._kernelwheel import Kernels
+from ._kernelwheel import MAIN, Kernels
 from ._version import VERSION
 
 KERNELS = Kernels("splat", VERSION, Path(__file__).parent / "_native")
 
 
-def _require(device: torch.device) -> None:
-    """Make the operators available on a device, with their gradients and for tracing.
+def _require(device: torch.device, part: str = MAIN) -> None:
+    """Make the operators of a part available on a device, with their gradients and for tracing.
 
     Raises:
         IncompatibleArtifactError: the installed kernels are missing, damaged or do not fit this machine.
     """
-    _load(device)
+    _load(device, part)
     from .ops import registration  # not at the top: a call that only computes values does without
 
     with KERNELS.lock:  # several threads may make their first call at once; one registers
@@ -31,12 +31,14 @@ def _require(device: torch.device) -> None:
 
 # This is what torch.compiler.assume_constant_result does, but that would import torch's compiler with the package,
 # which takes a second. torch.compile calls the function while it traces, and leaves it out of the graph.
-require: Callable[[torch.device], None] = _require
+require: Callable[..., None] = _require
 vars(_require)["_dynamo_marked_constant"] = True
 
 
-def require_for(*inputs: Tensor | None) -> None:
-    """Make the operators available for a call with these inputs; the first is a tensor on the call's device.
+def require_for(*inputs: Tensor | None, part: str = MAIN) -> None:
+    """Make the operators of a part available for a call with these inputs; the first is a tensor on the call's device.
+
+    The parts are those of csrc/CMakeLists.txt.
 
     Registering gradients and shape functions takes longer than loading the kernels, so it waits for a call that is
     differentiated or traced.
@@ -47,9 +49,9 @@ def require_for(*inputs: Tensor | None) -> None:
     tensors = [tensor for tensor in inputs if tensor is not None]
     device = tensors[0].device
     if _runs_as_it_is(tensors):
-        _load(device)
+        _load(device, part)
     else:
-        require(device)
+        require(device, part)
 
 
 def _runs_as_it_is(tensors: list[Tensor]) -> bool:
@@ -59,11 +61,13 @@ def _runs_as_it_is(tensors: list[Tensor]) -> bool:
     return all(type(each) in (Tensor, Parameter) for each in tensors)
 
 
-def _load(device: torch.device) -> None:
+def _load(device: torch.device, part: str) -> None:
     index = None if device.type == "cpu" else device.index
     if device.type == "cuda" and index is None:
         index = torch.cuda.current_device()
-    KERNELS.require(device.type, index)
+    KERNELS.require(device.type, index, MAIN)  # it has the schemas of all operators
+    if part != MAIN:
+        KERNELS.require(device.type, index, part)
 
 
 def build_info() -> dict[str, Any]:

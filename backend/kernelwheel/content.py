@@ -17,8 +17,9 @@ def make_content(
     extensions: Iterable[Mapping[str, Any]],
     options: Mapping[str, Any],
     dispatched: Iterable[str] = (),
+    parts: Mapping[str, Iterable[str]] | None = None,
 ) -> Content:
-    """A content as JSON values."""
+    """A content as JSON values; `parts` are the files that each part alone is made of."""
     return {
         "package": package,
         "version": version,
@@ -28,4 +29,5 @@ def make_content(
         "extensions": list(extensions),
         "options": dict(options),
         "dispatched": list(dispatched),
+        "parts": {part: sorted(files) for part, files in (parts or {}).items()},
     }

@@ -218,32 +218,6 @@ static int32_t walk_block(const Scene& scene, const BlockJob& job, const Pixels&
   return last + 1 > filled ? last + 1 : filled;
 }
 
-template <bool kAbsolute>
-SPLAT_HD int32_t walk(const BlockScene& scene, const BlockJob& job, const BlockGradients& gradients, int32_t filled,
-                      float* scratch) {
-  using Sums = MomentSums<kAbsolute>;
-  const PixelCentres centres = pixel_centres(job);
-  switch (scene.channels) {
-    case 1:
-      return walk_block<1, Sums, BlockBatch>(scene, job, centres, gradients, filled, scratch);
-    case 3:
-      return walk_block<3, Sums, BlockBatch>(scene, job, centres, gradients, filled, scratch);
-    case 4:
-      return walk_block<4, Sums, BlockBatch>(scene, job, centres, gradients, filled, scratch);
-    default:
-      return walk_block<0, Sums, BlockBatch>(scene, job, centres, gradients, filled, scratch);
-  }
-}
-
 }  // namespace
-
-// Writes the slots of the entries [filled, result) of the tile's list and adds to those of [job.begin, filled). No
-// pixel of the block needs entry `result` or a later one.
-int32_t rasterize_block_backward(const BlockScene& scene, const BlockJob& job, const BlockGradients& gradients,
-                                 int32_t filled, float* scratch) {
-  return gradients.absolute ? walk<true>(scene, job, gradients, filled, scratch)
-                            : walk<false>(scene, job, gradients, filled, scratch);
-}
-
 }  // namespace SPLAT_ISA
 }  // namespace splat

@@ -120,25 +120,5 @@ static void rasterize_channels(const Scene& scene, const BlockJob& job, const Pi
 
 }  // namespace
 
-void rasterize_block(const BlockScene& scene, const BlockJob& job, const BlockImages& images) {
-  const PixelCentres centres = pixel_centres(job);
-  for (int first = 0; first < scene.channels; first += kMaxChannels) {
-    const int channels = scene.channels - first < kMaxChannels ? scene.channels - first : kMaxChannels;
-    switch (channels) {
-      case 1:
-        rasterize_channels<1, BlockBatch>(scene, job, centres, images, first, channels);
-        break;
-      case 3:
-        rasterize_channels<3, BlockBatch>(scene, job, centres, images, first, channels);
-        break;
-      case 4:
-        rasterize_channels<4, BlockBatch>(scene, job, centres, images, first, channels);
-        break;
-      default:
-        rasterize_channels<0, BlockBatch>(scene, job, centres, images, first, channels);
-    }
-  }
-}
-
 }  // namespace SPLAT_ISA
 }  // namespace splat

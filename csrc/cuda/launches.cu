@@ -1,29 +1,12 @@
-// The launches of most kernels, in one file: nvcc takes a second for each, however short. The kernels that take longest to
-// compile have files of their own.
+// The launches of the kernels for lists and images, in one file: nvcc takes a second for each, however short.
 #include "channels.h"
 #include "grid_launch.h"
 #include "host_functions.h"
-#include "image_loss_kernels.cuh"
 #include "intersect_kernels.cuh"
 #include "pack_kernels.cuh"
-#include "rasterize_2dgs_kernels.cuh"
-#include "rasterize_along_rays_kernels.cuh"
 #include "rasterize_kernel.cuh"
 
 namespace splat {
-namespace {
-
-// Launches a kernel with the threads of patch_threads, once for each `most` channels; its last two arguments are the first
-// of these and how many there are.
-template <class Kernel, class... Arguments>
-cudaError_t launch_patches(cudaStream_t stream, const RasterizeInputs& lists, int most, Kernel kernel,
-                           const Arguments&... arguments) {
-  return for_each_chunk(lists.channels, most, [&](auto, int64_t first, int channels) {
-    return launch_each(stream, kernels::patch_threads(lists), kernel, arguments..., first, channels);
-  });
-}
-
-}  // namespace
 
 // intersect_kernels.cuh, pack_kernels.cuh
 
@@ -80,65 +63,6 @@ cudaError_t launch_rasterize(cudaStream_t stream, const RasterizeInputs& in, con
     return launch_blocks(stream, in.tiles, threads, kernels::rasterize<decltype(c)::value>, in, records, out, first,
                          channels);
   });
-}
-
-// rasterize_2dgs_kernels.cuh
-
-cudaError_t launch_load_surfels(cudaStream_t stream, const Rasterize2dgsInputs& in, float* surfels) {
-  return launch_each(stream, in.lists.count, kernels::load_surfels, in, reinterpret_cast<Surfel*>(surfels));
-}
-
-cudaError_t launch_rasterize_2dgs(cudaStream_t stream, const Rasterize2dgsInputs& in, const float* surfels,
-                                  const Rasterize2dgsOutputs& out) {
-  const auto discs = reinterpret_cast<const Surfel*>(surfels);
-  return launch_patches(stream, in.lists, kernels::kSurfelChannels, kernels::rasterize_2dgs, in, discs, out);
-}
-
-cudaError_t launch_differentiate_2dgs(cudaStream_t stream, const Rasterize2dgsInputs& in, const float* surfels,
-                                      const Rasterize2dgsGradients& gradients,
-                                      const Rasterize2dgsGradientOutputs& out) {
-  const auto discs = reinterpret_cast<const Surfel*>(surfels);
-  return launch_patches(stream, in.lists, kernels::kSurfelChannels, kernels::differentiate_2dgs, in, discs, gradients,
-                        out);
-}
-
-// rasterize_along_rays_kernels.cuh
-
-cudaError_t launch_load_ray_gaussians(cudaStream_t stream, const AlongRaysInputs& in, float* gaussians) {
-  return launch_each(stream, in.lists.count, kernels::load_ray_gaussians, in, reinterpret_cast<RayGaussian*>(gaussians));
-}
-
-cudaError_t launch_rasterize_along_rays(cudaStream_t stream, const AlongRaysInputs& in, const float* gaussians,
-                                        const RasterizeOutputs& out) {
-  const auto loaded = reinterpret_cast<const RayGaussian*>(gaussians);
-  return launch_patches(stream, in.lists, kernels::kRayChannels, kernels::rasterize_rays, in, loaded, out);
-}
-
-cudaError_t launch_differentiate_along_rays(cudaStream_t stream, const AlongRaysInputs& in, const float* gaussians,
-                                            const RasterizeGradients& gradients, float* sums,
-                                            const AlongRaysGradientOutputs& out) {
-  const auto loaded = reinterpret_cast<const RayGaussian*>(gaussians);
-  SPLAT_RETURN_ON_ERROR(launch_patches(stream, in.lists, kernels::kRayChannels, kernels::differentiate_rays, in, loaded,
-                                       gradients, out.colors, sums));
-  return launch_each(stream, in.sets * in.gaussians, kernels::finish_rays, in, sums, out);
-}
-
-// image_loss_kernels.cuh
-
-int64_t loss_sum_count(const ImageLossInputs& in) { return kernels::loss_tiles(in); }
-
-cudaError_t launch_image_loss(cudaStream_t stream, const ImageLossInputs& in, ImageLossSums* sums,
-                              const ImageLossOutputs& out) {
-  const int64_t tiles = kernels::loss_tiles(in);
-  SPLAT_RETURN_ON_ERROR(
-      launch_blocks(stream, tiles, kernels::kLossThreads, kernels::image_loss, in, out.partials, sums));
-  return launch_blocks(stream, 1, kThreads, kernels::finish_image_loss, in, sums, tiles, out);
-}
-
-cudaError_t launch_image_loss_backward(cudaStream_t stream, const ImageLossInputs& in,
-                                       const ImageLossGradients& gradients) {
-  return launch_blocks(stream, kernels::loss_tiles(in), kernels::kLossThreads, kernels::image_loss_backward, in,
-                       gradients);
 }
 
 }  // namespace splat

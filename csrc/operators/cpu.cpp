@@ -1,12 +1,13 @@
-// The library for the CPU, with the operators' schemas. What they take and return is in operators.h.
+// The library for the CPU, with the schemas of all operators.
 #include <algorithm>
 #include <atomic>
-#include <string>
 
 #include "../cpu/available_memory.h"
 #include "../cpu/functions.h"
 #include "../math/sort_keys.h"
-#include "operators.h"
+#include "cpu_instruction_set.h"
+#include "cpu_lists.h"
+#include "rasterization_operators.h"
 #include "schemas.h"
 
 namespace splat {
@@ -100,38 +101,7 @@ class Cpu {
     }
   }
 
-  void image_loss(const ImageLossOperands& p, const ImageLossResults& r) const {
-    cpu::image_loss(p.inputs(), r.pointers());
-  }
-
-  void image_loss_backward(const ImageLossBackwardOperands& p) const {
-    cpu::image_loss_backward(p.forward.inputs(), p.gradients());
-  }
-
-  void rasterize_2dgs(const Rasterize2dgsOperands& p, const Rasterize2dgsImages& images) const {
-    cpu::rasterize_2dgs(checked_lists(p), images.outputs());
-  }
-
-  void rasterize_2dgs_backward(const Rasterize2dgsBackwardOperands& p) const {
-    cpu::rasterize_2dgs_backward(checked_lists(p.forward), p.gradients(), p.outputs());
-  }
-
-  void rasterize_along_rays(const AlongRaysOperands& p, const RasterizeImages& images) const {
-    cpu::rasterize_along_rays(checked_lists(p), images.outputs());
-  }
-
-  void rasterize_along_rays_backward(const AlongRaysBackwardOperands& p) const {
-    cpu::rasterize_along_rays_backward(checked_lists(p.forward), p.gradients(), p.outputs());
-  }
-
  private:
-  template <class Operands>
-  static auto checked_lists(const Operands& p) -> decltype(p.inputs()) {
-    auto in = p.inputs();
-    in.lists = checked_lists(in.lists);
-    return in;
-  }
-
   // What is used as an index into memory is not trusted.
   static void check_images(const IntersectInputs& in) {
     if (in.image_ids == nullptr) return;
@@ -140,41 +110,14 @@ class Cpu {
                       ", but there are ", in.images, " images");
     }
   }
-
-  // The lists end before what they have room for.
-  static RasterizeInputs checked_lists(RasterizeInputs in) {
-    while (in.intersections > 0 && in.flatten_ids[in.intersections - 1] == kNoGaussian) --in.intersections;
-    for (int64_t i = 0; i < in.intersections; ++i) {
-      STD_TORCH_CHECK(in.flatten_ids[i] >= 0 && in.flatten_ids[i] < in.count, "flatten_ids[", i, "] is ",
-                      in.flatten_ids[i], ", but there are ", in.count, " Gaussians");
-    }
-    int32_t previous = 0;
-    for (int64_t i = 0; i < in.tiles; ++i) {
-      STD_TORCH_CHECK(in.offsets[i] >= previous && in.offsets[i] <= in.intersections,
-                      "isect_offsets must ascend from 0 to the ", in.intersections, " entries of flatten_ids; entry ",
-                      i, " is ", in.offsets[i], " after ", previous);
-      previous = in.offsets[i];
-    }
-    return in;
-  }
 };
-
-// The operator splat::instruction_set: selects an instruction set by name, unless that is empty, and returns the one in
-// use.
-std::string select_instruction_set(std::string name) {
-  STD_TORCH_CHECK(name.empty() || name == "baseline" || name == "avx2" || name == "avx512",
-                  "instruction_set must be baseline, avx2 or avx512; found ", name);
-  STD_TORCH_CHECK(name.empty() || cpu::select_instruction_set(name.c_str()),
-                  "this CPU does not have the instruction set ", name);
-  return cpu::instruction_set_name();
-}
 
 }  // namespace
 }  // namespace splat
 
 STABLE_TORCH_LIBRARY(splat, m) { splat::define_operators(m); }
 
-STABLE_TORCH_LIBRARY_IMPL(splat, CPU, m) { splat::implement_operators<splat::Cpu>(m); }
+STABLE_TORCH_LIBRARY_IMPL(splat, CPU, m) { splat::implement_rasterization<splat::Cpu>(m); }
 
 STABLE_TORCH_LIBRARY_IMPL(splat, CompositeExplicitAutograd, m) {
   m.impl("instruction_set", TORCH_BOX(&splat::select_instruction_set));

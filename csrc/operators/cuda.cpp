@@ -1,5 +1,5 @@
-// The library for CUDA. What it takes and returns is in operators.h.
+// The library for CUDA, without the parts that have their own.
 #include "cuda_device.h"
-#include "operators.h"
+#include "rasterization_operators.h"
 
-STABLE_TORCH_LIBRARY_IMPL(splat, CUDA, m) { splat::implement_operators<splat::Cuda>(m); }
+STABLE_TORCH_LIBRARY_IMPL(splat, CUDA, m) { splat::implement_rasterization<splat::Cuda>(m); }

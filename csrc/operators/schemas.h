@@ -65,7 +65,9 @@ void define_operators(Library& m) {
   def("rasterize_along_rays_backward(", kAlongRaysArguments,
       ", Tensor alphas, Tensor last_ids, Tensor v_colors, Tensor? v_alphas) "
       "-> (Tensor v_means, Tensor v_frames, Tensor v_colors, Tensor v_opacities)");
-  m.def("instruction_set(str name) -> str");
+  for (const char* part : {"", "_2dgs", "_rays", "_loss"}) {
+    m.def(("instruction_set" + std::string(part) + "(str name) -> str").c_str());
+  }
   m.def("available_memory() -> int");
 }
 

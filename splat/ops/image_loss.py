@@ -80,7 +80,7 @@ def image_loss(
     Where `mask` [..., H, W] is false, both images [..., H, W, D] are taken for black; SSIM is not counted there, nor in
     pixels nearer than `margin` to the edge.
     """
-    _kernels.require_for(image, target)
+    _kernels.require_for(image, target, part="loss")
     gradient = image.requires_grad and torch.is_grad_enabled()
     *lead, height, width, channels = image.shape
     count = math.prod(lead)

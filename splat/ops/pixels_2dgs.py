@@ -109,7 +109,7 @@ def rasterize_2dgs(
     max_alpha: float,
 ) -> Images2dgs:
     """`rasterize_to_pixels_2dgs` without its checks; `size` is the width and height of an image, and that of a tile."""
-    _kernels.require_for(means2d, ray_transforms, colors, opacities, normals, densify, backgrounds)
+    _kernels.require_for(means2d, ray_transforms, colors, opacities, normals, densify, backgrounds, part="2dgs")
     width, height, _ = size
     *images, rows, columns = isect_offsets.shape
     count, channels = math.prod(images), colors.shape[-1]

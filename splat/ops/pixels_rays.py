@@ -95,7 +95,7 @@ def rasterize_along_rays(
     check_shape("rays", rays, (*images, height, width, 6), "[..., C, height, width, 6]")
     size = width, height, tile_size
     check_blending_in_space(means, cameras, colors, opacities, size, isect_offsets, flatten_ids, backgrounds, masks)
-    _kernels.require_for(means, frames, colors, opacities, backgrounds)
+    _kernels.require_for(means, frames, colors, opacities, backgrounds, part="rays")
     total, channels, (rows, columns) = math.prod(images), colors.shape[-1], isect_offsets.shape[-2:]
     check_memory(total, height, width, channels, means.device)
     image, alphas, _ = torch.ops.splat.rasterize_along_rays(

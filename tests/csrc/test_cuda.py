@@ -23,13 +23,13 @@ from operator_arguments import (
     pack_arguments,
     random_v,
 )
+from parts import require_all_parts
 from rasterize_reference import assert_near, by_reference
 from ray_reference import LEAVES, blend_along_rays, ray_arguments
 from scenes import Scene, random_scene
 from torch import Tensor
 
 import splat
-from splat import _kernels
 from splat.ops.intersection import intersection_keys
 from splat.ops.pixels_rays import rasterize_along_rays
 
@@ -42,7 +42,7 @@ OPS = torch.ops.splat
 @pytest.fixture(autouse=True)
 def loaded() -> None:
     for device in ("cpu", DEVICE):
-        _kernels.require(torch.device(device))
+        require_all_parts(device)
 
 
 def on(device: str, arguments: Arguments) -> Arguments:

@@ -28,14 +28,13 @@ from operator_arguments import (
     random_v,
     spoiled_arguments,
 )
+from parts import require_all_parts
 from rasterize_reference import assert_near, by_reference
 from ray_reference import ray_arguments, ray_operands
 from scenes import random_scene
 from torch import Tensor
 
-from splat import _kernels
-
-_kernels.require(torch.device("cpu"))
+require_all_parts()
 
 
 class Executed:

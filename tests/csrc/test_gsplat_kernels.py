@@ -15,11 +15,11 @@ from unittest import mock
 
 import pytest
 import torch
+from parts import require_all_parts
 from scenes import Scene, random_scene
 from torch import Tensor
 
 import splat
-from splat import _kernels
 from splat.ops.pixels_rays import rasterize_along_rays
 from splat.ops.projection import rotation_matrices
 
@@ -30,7 +30,7 @@ from simt.compile_simt import build  # noqa: E402
 from simt.gsplat_kernels import CompiledModule, build_gsplat, in_place_of  # noqa: E402
 from unscented_cases import LENSES, TRANSFORMS, moved  # noqa: E402
 
-_kernels.require(torch.device("cpu"))
+require_all_parts()
 OPS = torch.ops.splat
 COUNT, WIDTH, HEIGHT, TILE = 300, 48, 40, 16
 MAX_ALPHA = 0.999  # of 1.5.3

@@ -15,6 +15,7 @@ from programs import find_optional
 CSRC = REPOSITORY / "csrc"
 SOURCES = sorted(path for path in CSRC.rglob("*") if path.suffix in {".h", ".cuh", ".cpp", ".cu"})
 INSTRUCTION_SETS = sorted((CSRC / "cpu").glob("lanes_*.cpp"))
+INNER_LOOPS = dict(re.findall(r"add_part\((\w+) INNER_LOOPS (\w+\.h)", (CSRC / "CMakeLists.txt").read_text()))
 FLAGS = {"avx2": ["-mavx2", "-mfma"], "avx512": ["-mavx512f", "-mavx512vl", "-mavx512bw", "-mavx512dq"]}
 
 
@@ -51,6 +52,7 @@ def implemented(file: str) -> list[str]:
 def test_the_sources_were_found() -> None:
     assert len(SOURCES) > 20
     assert len(INSTRUCTION_SETS) == 3
+    assert len(INNER_LOOPS) == 4
     assert set(schemas()) >= {"project", "spherical_harmonics", "intersect", "rasterize"}
 
 
@@ -90,22 +92,34 @@ def test_cuda_kernels_need_mathematics_only(path: Path) -> None:
     assert {file.parent.name for file in included_files(path)} == {"cuda", "math"}
 
 
-@pytest.mark.parametrize("path", INSTRUCTION_SETS, ids=lambda path: path.stem)
-def test_code_for_one_instruction_set_cannot_leak_into_another(path: Path) -> None:
+@pytest.mark.parametrize("loops", INNER_LOOPS.values())
+def test_code_for_one_instruction_set_cannot_leak_into_another(loops: str) -> None:
     """An inline function that two objects share is kept once: it must not be the one for the newer CPU."""
-    libraries = {name for file in included_files(path) for name in includes(file) if name.startswith("<")}
+    libraries = {
+        name for file in included_files(CSRC / "cpu" / loops) for name in includes(file) if name.startswith("<")
+    }
     assert libraries <= {"<stdint.h>", "<immintrin.h>", "<arm_neon.h>"}
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the instruction sets are those of x86-64")
 @pytest.mark.skipif(not (shutil.which("c++") and shutil.which("nm")), reason="needs a C++ compiler and nm")
 @pytest.mark.parametrize("path", INSTRUCTION_SETS, ids=lambda path: path.stem)
-def test_objects_of_instruction_sets_define_their_functions_alone(path: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("part", "loops"),
+    [
+        ("main", ["project_rows", "rasterize_block"]),
+        ("2dgs", ["rasterize_surfels"]),
+        ("rays", ["rasterize_rays"]),
+        ("loss", ["image_loss_strip"]),
+    ],
+)
+def test_objects_of_instruction_sets_define_their_functions_alone(
+    path: Path, part: str, loops: list[str], tmp_path: Path
+) -> None:
     name = path.stem.rsplit("_", 1)[1]
     # Without optimisation nothing is inlined away that could have been shared.
-    subprocess.run(
-        ["c++", "-std=c++17", "-O0", *FLAGS.get(name, []), "-c", path, "-o", tmp_path / "object"], check=True
-    )
+    given = [*FLAGS.get(name, []), f'-DSPLAT_INNER_LOOPS="{INNER_LOOPS[part]}"']
+    subprocess.run(["c++", "-std=c++17", "-O0", *given, "-c", path, "-o", tmp_path / "object"], check=True)
     listed = subprocess.run(
         ["nm", "--defined-only", "--extern-only", "--demangle", tmp_path / "object"],
         check=True,
@@ -114,7 +128,6 @@ def test_objects_of_instruction_sets_define_their_functions_alone(path: Path, tm
     )
     symbols = [line.split(maxsplit=2) for line in listed.stdout.splitlines()]
     functions = sorted(symbol.partition("(")[0] for _, kind, symbol in symbols if kind in "TtWw")
-    loops = ("image_loss_strip", "project_rows", "rasterize_block", "rasterize_rays", "rasterize_surfels")
     assert functions == [f"splat::{name}::{loop}{suffix}" for loop in loops for suffix in ("", "_backward")]
 
 
@@ -125,11 +138,12 @@ def test_objects_of_instruction_sets_define_their_functions_alone(path: Path, tm
 def test_on_arm_vectors_are_neon_s_and_only_what_the_source_names_is_fused(path: Path, tmp_path: Path) -> None:
     """aarch64 always has fused operations: what a compiler fuses by itself, it fuses on one machine alone."""
     text = (CSRC / "CMakeLists.txt").read_text()
-    options = re.search(r"splat_cpu PRIVATE (-ffp-contract=off [^)]+)\)", text)
+    options = re.search(r"PRIVATE (-ffp-contract=off [^)]+)\)", text)
     assert options is not None
 
     def assembly(*more: str) -> str:
-        command = ["aarch64-linux-gnu-g++", "-std=c++17", "-O3", *more, "-S", "-o", tmp_path / "assembly", path]
+        command = ["aarch64-linux-gnu-g++", "-std=c++17", "-O3", *more, f'-DSPLAT_INNER_LOOPS="{INNER_LOOPS["main"]}"']
+        command += ["-S", "-o", tmp_path / "assembly", path]
         subprocess.run(command, check=True)
         return (tmp_path / "assembly").read_text()
 
@@ -141,12 +155,16 @@ def test_on_arm_vectors_are_neon_s_and_only_what_the_source_names_is_fused(path:
 
 
 def test_every_operator_is_implemented_on_every_device() -> None:
-    on_devices, anywhere = implemented("operators.h"), implemented("cpu.cpp")
-    assert sorted(on_devices + anywhere) == sorted(schemas())
-    assert anywhere == ["instruction_set", "available_memory"]
-    for file, key in (("cpu.cpp", "CPU"), ("cuda.cpp", "CUDA")):
-        text = (CSRC / "operators" / file).read_text()
-        assert f"STABLE_TORCH_LIBRARY_IMPL(splat, {key}, m) {{ splat::implement_operators<" in text
+    selects = [f"instruction_set_{part}" for part in INNER_LOOPS if part != "main"]
+    assert implemented("cpu.cpp") == ["instruction_set", "available_memory"]
+    assert [name for part in INNER_LOOPS if part != "main" for name in implemented(f"cpu_{part}.cpp")] == selects
+    on_devices = [name for path in (CSRC / "operators").glob("*_operators.h") for name in implemented(path.name)]
+    assert sorted([*on_devices, "instruction_set", "available_memory"]) == sorted(schemas())
+    for part in INNER_LOOPS:
+        for device, key in (("cpu", "CPU"), ("cuda", "CUDA")):
+            text = (CSRC / "operators" / (f"{device}.cpp" if part == "main" else f"{device}_{part}.cpp")).read_text()
+            functions = "rasterization" if part == "main" else part
+            assert f"STABLE_TORCH_LIBRARY_IMPL(splat, {key}, m) {{ splat::implement_{functions}<" in text
     registered = (REPOSITORY / "splat" / "ops" / "registration.py").read_text()
     assert [name for name in on_devices if f'register_fake("splat::{name}"' not in registered] == []
 

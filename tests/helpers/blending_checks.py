@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from gradient_tolerances import OF_LARGEST
+from parts import select_instruction_set
 from torch import Tensor
 
 Arguments = dict[str, Any]
@@ -43,21 +44,21 @@ def assert_same_everywhere(draw: Callable[[], list[Tensor]], images: int, decide
 
     For a share `decided` of an image's values, another rounding may decide whether a Gaussian is drawn.
     """
-    used = torch.ops.splat.instruction_set("")
+    used = select_instruction_set("")
     runs = []
     try:
         for name in ("avx2", "avx512"):
             try:
-                torch.ops.splat.instruction_set(name)
+                select_instruction_set(name)
             except RuntimeError:
                 continue
             for threads in (1, 2):
                 torch.set_num_threads(threads)
                 runs.append(draw())
-        torch.ops.splat.instruction_set("baseline")
+        select_instruction_set("baseline")
         baseline = draw()
     finally:
-        torch.ops.splat.instruction_set(used)
+        select_instruction_set(used)
         torch.set_num_threads(2)
     if not runs:
         pytest.skip("this CPU has neither AVX2 nor AVX-512")

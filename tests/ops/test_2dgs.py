@@ -9,12 +9,12 @@ import pytest
 import torch
 from blending_checks import assert_close, assert_same_everywhere, gradients, random_v
 from disc_reference import IMAGES, LEAVES, Arguments, blend, disc_arguments, disc_scene, operands
+from parts import require_all_parts
 from torch import Tensor, library
 
 import splat
-from splat import _kernels
 
-_kernels.require(torch.device("cpu"))
+require_all_parts()
 
 CASES: dict[str, Arguments] = {
     "plain": {},

@@ -11,12 +11,12 @@ import pytest
 import reference_ssim as reference
 import torch
 from operator_arguments import OPS, Arguments, image_loss_and_gradient, image_loss_arguments
+from parts import require_all_parts, select_instruction_set
 from torch import Tensor, library
 
 import splat
-from splat import _kernels
 
-_kernels.require(torch.device("cpu"))
+require_all_parts()
 
 # Smaller than the window and than a register, as a tile and a strip, and just beyond; channels beside each other.
 SHAPES = [(1, 1, 1, 1), (2, 12, 11, 1), (1, 32, 32, 2), (1, 33, 65, 3), (2, 75, 41, 3)]
@@ -112,9 +112,9 @@ def test_what_a_mask_hides_may_be_anything() -> None:
 
 @pytest.fixture
 def instruction_set() -> Iterator[Callable[[str], str]]:
-    before = OPS.instruction_set("")
-    yield OPS.instruction_set
-    OPS.instruction_set(before)
+    before = select_instruction_set("")
+    yield select_instruction_set
+    select_instruction_set(before)
 
 
 @pytest.mark.parametrize("masked", [False, True])

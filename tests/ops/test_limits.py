@@ -172,7 +172,7 @@ LISTS = """
 import resource, torch
 from splat import _kernels
 torch.set_num_threads(1)
-_kernels.require(torch.device("cpu"))
+require_all_parts()
 n = 20_000
 
 def lists(rows):
@@ -227,7 +227,7 @@ NOTHING = """
 import torch
 from splat import _kernels
 torch.set_num_threads(1)
-_kernels.require(torch.device("cpu"))
+require_all_parts()
 ops = torch.ops.splat
 f, i = torch.zeros(()), torch.zeros((), dtype=torch.int32)
 

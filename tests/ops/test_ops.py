@@ -20,18 +20,18 @@ from operator_arguments import (
     shaded_arguments,
     spoiled_arguments,
 )
+from parts import require_all_parts
 from processes import RunPython
 from reference_rasterizer import sh_basis
 from scenes import random_scene
 from torch import Tensor, library
 
 import splat
-from splat import _kernels
 from splat.ops.autocast import in_float32
 from splat.ops.defaults import MAX_ALPHA
 from splat.ops.intersection import intersection_keys
 
-_kernels.require(torch.device("cpu"))
+require_all_parts()
 OPS = torch.ops.splat
 
 ALPHA_MIN = 1 / 255

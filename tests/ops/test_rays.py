@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import torch
 from blending_checks import assert_close, assert_same_everywhere, gradients, random_v
+from parts import require_all_parts
 from ray_reference import LEAVES, Arguments, blend_along_rays, ray_arguments, ray_operands
 from torch import Tensor, library
 
-from splat import _kernels
 from splat.ops.pixels_rays import rasterize_along_rays
 
-_kernels.require(torch.device("cpu"))
+require_all_parts()
 
 CASES: dict[str, Arguments] = {
     "plain": {},

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 import torch
 from disc_reference import disc_arguments, disc_scene
+from parts import require_all_parts
 from ray_reference import ray_arguments
 from scenes import random_scene
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import splat
-from splat import _kernels
 from splat.ops.pixels_rays import rasterize_along_rays
 
-_kernels.require(torch.device("cpu"))
+require_all_parts()
 
 REFUSED = "splat::[a-z_0-9]+ has no (second )?derivative: detach "
 TENSORS = ("means", "quats", "scales", "opacities", "colors", "viewmats")

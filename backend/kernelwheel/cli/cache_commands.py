@@ -68,17 +68,22 @@ def _verify(args: argparse.Namespace, kernels: Kernels) -> int:
 def _build(args: argparse.Namespace, kernels: Kernels) -> int:
     cuda = build_ahead.wants_cuda(kernels, args.cuda)
     say = progress.printer(kernels.installed.package)
-    artifact, compiled = build_ahead.build(kernels.installed, kernels.host, cuda, args.archs or "", say)
-    targets = targets_text(artifact.manifest)
-    view = {
-        "compiled": compiled,
-        "folder": str(artifact.folder),
-        "fingerprint": artifact.manifest.fingerprint,
-        "kernels": targets,
-    }
-    where = "the wheel" if artifact.guard is None else "a store"
-    how = "compiled" if compiled else f"nothing to compile, {where} has it"
-    show(args, view, f"{how}: {targets}\n{artifact.folder}")
+    views, lines = [], []
+    for part in explain.parts_chosen(args, kernels.installed):
+        artifact, compiled = build_ahead.build(kernels.installed, kernels.host, cuda, args.archs or "", say, part)
+        targets = targets_text(artifact.manifest)
+        view = {
+            "part": part,
+            "compiled": compiled,
+            "folder": str(artifact.folder),
+            "fingerprint": artifact.manifest.fingerprint,
+            "kernels": targets,
+        }
+        where = "the wheel" if artifact.guard is None else "a store"
+        how = "compiled" if compiled else f"nothing to compile, {where} has it"
+        views.append(view)
+        lines += [f"{how}: {f'{part}: ' if part else ''}{targets}", str(artifact.folder)]
+    show(args, views[0] if views[0]["part"] == "" else {"parts": views}, "\n".join(lines))
     return 0
 
 
@@ -120,7 +125,7 @@ def _chosen(kernels: Kernels, prefix: str | None) -> Artifact:
     if prefix is None:
         for device in ("cuda", "cpu") if kernels.host.cuda else ("cpu",):
             for artifact in at_hand.values():
-                if not against(snapshot, Request(device), artifact):
+                if not against(snapshot, Request(device, part=package.parts[0]), artifact):
                     return artifact
         wanted = "kernels that fit this machine"
     else:
@@ -144,7 +149,9 @@ def _import(args: argparse.Namespace, kernels: Kernels) -> int:
     entry = transfer.import_file(args.file, kernels.installed.own_store(), say)
     kernels.probe_gpus()
     snapshot = kernels.installed.read(kernels.host)
-    mismatches = [m.dimension for m in against(snapshot, Request("cuda"), entry)]
+    parts = list(entry.manifest.content["parts"])
+    request = Request("cuda", part=parts[0] if len(parts) == 1 else "")
+    mismatches = [m.dimension for m in against(snapshot, request, entry)]
     view = {"folder": str(entry.folder), "fingerprint": entry.manifest.fingerprint, "mismatches": mismatches}
     worth = "does not fit this machine: " + ", ".join(mismatches) if mismatches else "fits this machine"
     show(args, view, f"{targets_text(entry.manifest)}; {worth}\n{entry.folder}")
@@ -163,6 +170,9 @@ def _build_options(parser: argparse.ArgumentParser) -> None:
         "--cuda",
         choices=("on", "off"),
         help="with or without CUDA kernels; default: on if torch has CUDA and the option cuda is not off",
+    )
+    parser.add_argument(
+        "--only", action="append", metavar="PART", help="this part of the package, of those declared in its tables"
     )
 
 

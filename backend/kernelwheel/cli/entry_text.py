@@ -32,7 +32,9 @@ def view_entry(entry: Entry, host: Host, wanted: Wanted) -> dict[str, Any]:
     if entry.artifact is not None:
         manifest = entry.artifact.manifest
         found = check(manifest, host.asked_for(manifest.cpu), wanted)
-        view["kernels"] = targets_text(entry.artifact.manifest)
+        parts = manifest.content["parts"]
+        of_part = f"{', '.join(parts)}: " if parts else ""
+        view["kernels"] = of_part + targets_text(entry.artifact.manifest)
         view["mismatches"] = [mismatch._asdict() for mismatch in found]
         view["fits"] = not found and not entry.damage
     return view

@@ -14,7 +14,7 @@ from ..runtime.decision.compile_into_store import compile_request
 from ..runtime.decision.decision import Request, against
 from ..runtime.decision.find import predict
 from ..runtime.decision.snapshot import InstalledPackage, Snapshot
-from ..runtime.errors import KernelWheelError, from_json
+from ..runtime.errors import KernelWheelError, SettingsError, from_json
 from ..runtime.kernels import Kernels
 from ..runtime.settings import Settings
 from ..store import build_ahead
@@ -35,9 +35,29 @@ def run(args: argparse.Namespace, kernels: Kernels) -> int:
     """Print what `cache build` would find with the same arguments, or why it would not; return 1 then."""
     package, archs = kernels.installed, args.archs or ""
     cuda = build_ahead.wants_cuda(kernels, args.cuda)
-    host = kernels.host  # with its GPUs, if they count
-    request = build_ahead.build_request(package, cuda, archs)
-    snapshot = package.read(host)
+    snapshot = package.read(kernels.host)  # with its GPUs, if they count
+    parts = parts_chosen(args, package)
+    views = [
+        _explained(package, snapshot, build_ahead.build_request(package, cuda, archs, part), archs) for part in parts
+    ]
+    show(args, views[0] if parts == [""] else {"parts": views}, "\n\n".join(map(_text, views)))
+    return 0 if all(view["found"] for view in views) else 1
+
+
+def parts_chosen(args: argparse.Namespace, package: InstalledPackage) -> list[str]:
+    """The parts that `--only` names, or all that there are."""
+    parts = package.parts
+    if unknown := set(args.only or ()).difference(parts):
+        raise SettingsError(
+            f"{package.package} has no part {min(unknown)}",
+            required=f"one of {', '.join(parts)}" if any(parts) else "no --only: its kernels are not in parts",
+            found=f"--only {min(unknown)}",
+            remedies=["correct --only, or leave it out"],
+        )
+    return args.only or parts
+
+
+def _explained(package: InstalledPackage, snapshot: Snapshot, request: Request, archs: str) -> dict[str, Any]:
     decision = predict(snapshot, request, Artifact.verify)
     found = decision.artifact.folder if decision.artifact else None
     answer = {} if found else _ask(package, snapshot, request, build_ahead.build_settings(package, archs))
@@ -46,7 +66,8 @@ def run(args: argparse.Namespace, kernels: Kernels) -> int:
     nearest, changes = _nearest(candidates, answer["plan"]) if "plan" in answer else (None, {})
     if nearest and not changes and not nearest.damage and nearest.folder != package.folder:
         found = nearest.folder  # an entry: only the Plan knows the default architectures
-    view = {
+    return {
+        "part": request.part,
         "device": request.device,
         "found": str(found) if found else None,
         "because": decision.because,
@@ -62,8 +83,6 @@ def run(args: argparse.Namespace, kernels: Kernels) -> int:
             for each in candidates
         ],
     }
-    show(args, view, _text(view))
-    return 0 if found else 1
 
 
 def _ask(package: InstalledPackage, snapshot: Snapshot, request: Request, settings: Settings) -> Mapping[str, Any]:
@@ -105,7 +124,8 @@ def _nearest(candidates: list[Candidate], plan: Mapping[str, Any]) -> tuple[Cand
 
 
 def _text(view: Mapping[str, Any]) -> str:
-    lines = [f"{view['device'].upper()} kernels: " + (f"in {view['found']}" if view["found"] else "not found")]
+    kernels = " ".join(filter(None, (view["part"], view["device"].upper(), "kernels")))
+    lines = [f"{kernels}: " + (f"in {view['found']}" if view["found"] else "not found")]
     if not view["found"]:
         lines.append(f"  {view['because']}")
     if view["no_plan"]:

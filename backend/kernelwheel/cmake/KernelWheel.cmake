@@ -25,6 +25,8 @@
 #                              and the build is not; or not set
 #   KERNELWHEEL_BEFORE_TORCH   for Windows: a folder with headers that come before torch's own, and with what the CUDA
 #                              runtime is linked to
+#   KERNELWHEEL_PARTS          the parts to build, of those in [tool.kernelwheel] parts, and main; the libraries of part P
+#                              are called <name>_P
 #   KERNELWHEEL_TAKEN          files of libraries that are there already and need not be compiled
 #   KERNELWHEEL_OUTPUT         the folder that receives the libraries
 #   KERNELWHEEL_RECIPE         compile()'s own files for compilers and sed, relative to the build folder; not set for

@@ -112,6 +112,7 @@ def cache_entries(work: Path, plan: Plan, toolchain: Toolchain) -> dict[str, Any
         "KERNELWHEEL_LINK_FLAGS": as_one(plan.cpu.stands_for(plan.flags("link-flags"))),
         "KERNELWHEEL_LINK_OPTIONS": ";".join(platform.link_options),
         "KERNELWHEEL_CUDART_LIBRARIES": ";".join(platform.cudart_libraries),
+        "KERNELWHEEL_PARTS": ";".join(sorted(plan.parts)),
         "KERNELWHEEL_TAKEN": ";".join(sorted(plan.taken)),
         "KERNELWHEEL_OLDER": str(work / "older") if plan.glibc else "",
         "KERNELWHEEL_OUTPUT": str(work / "out"),

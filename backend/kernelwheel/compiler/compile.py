@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from ..project.extension import refuse
 from ..runtime.artifact import manifest as manifests
 from ..runtime.artifact.artifact import Artifact
+from ..runtime.artifact.content import part_of_library
 from ..runtime.artifact.manifest import Library, Manifest, Requires
 from ..runtime.errors import BuildError, way_out
 from ..runtime.machine.files import json_sha256
@@ -150,6 +151,7 @@ def _read_back(plan: Plan, toolchain: Toolchain, paths: list[Path]) -> tuple[Lib
     if plan.extensions:
         return tuple(_of_extension(plan, library, path) for library, path in zip(libraries, paths, strict=True))
     _refuse_unbound_modules(plan, libraries)
+    _refuse_other_parts(plan, libraries)
     return libraries
 
 
@@ -217,6 +219,18 @@ def _refuse_unbound_modules(plan: Plan, libraries: tuple[Library, ...]) -> None:
             required="operator libraries, added by kernelwheel_add_op_library",
             found="\n".join(modules),
             remedies=['set abi = "torch" in [tool.kernelwheel] of pyproject.toml'],
+        )
+
+
+def _refuse_other_parts(plan: Plan, libraries: tuple[Library, ...]) -> None:
+    """Reject libraries that are not those of the parts that were to be made."""
+    found = {library.file: part_of_library(library.file, plan.content) for library in libraries}
+    if {*found.values()} != ({*plan.parts} or {""}):
+        raise BuildError(
+            "the libraries are not those of the parts that are declared",
+            required=f"libraries of {', '.join(sorted(plan.parts))}, called <name>_<part>, and without one those of main",
+            found=", ".join(f"{file} of {part}" for file, part in found.items()),
+            remedies=['in CMakeLists.txt, add those of a part PART within if("PART" IN_LIST KERNELWHEEL_PARTS)'],
         )
 
 

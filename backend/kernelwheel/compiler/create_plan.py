@@ -65,6 +65,7 @@ def create_plan(
         abi=facts.abi,
         extensions=facts.extensions,
         dispatched=facts.dispatched,
+        parts=facts.parts,
         taken=dict(taken or {}),
     )
     plan = replace(plan, cpu=draw_cpu(plan, toolchain), standards=draw_standards(plan, toolchain))

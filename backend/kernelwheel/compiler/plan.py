@@ -62,6 +62,7 @@ class Plan:
     cpu: CpuPlan = field(default_factory=CpuPlan)  # the CPU that it is compiled for
     standards: Standards = field(default_factory=Standards)  # the C++ standard of its libraries
     dispatched: tuple[str, ...] = ()  # patterns of files that need no CPU, see `PackageFacts`
+    parts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # those that it makes, see `PackageFacts`
     taken: Mapping[str, str] = field(default_factory=dict)  # sha256 of the libraries that are taken from a wheel
 
     def to_json(self) -> dict[str, Any]:
@@ -72,7 +73,7 @@ class Plan:
     def content(self) -> Content:
         """What is compiled, and how: what an Artifact is found by."""
         facts = (self.package, self.version, self.sources, self.abi, self.torch_target)
-        return make_content(*facts, map(to_json, self.extensions), self.options, self.dispatched)
+        return make_content(*facts, map(to_json, self.extensions), self.options, self.dispatched, self.parts)
 
     @property
     def tools(self) -> dict[str, Any]:

@@ -19,6 +19,8 @@ def libraries_taken(wheel: Manifest, wanted: Content) -> dict[str, str]:
     Empty if they are bound to one Python or torch, or made of extensions, which may be one file for both devices; or if
     they were compiled with other options, for another platform, or for some of its CPUs.
     """
+    if len(wanted["parts"]) == 1:
+        wheel = wheel.only(*wanted["parts"])
     content, target = without_cuda(wheel.content), wheel.plan["target"]
     if (
         target["binding"]

@@ -56,6 +56,7 @@ class Extension:
     archs: str  # the architectures of its kernels, if they are for one family of GPUs only; empty: those of the build
     exclude: tuple[str, ...] = ()  # patterns of files that are left out
     device_link: bool = False  # whether device code in several files, and in archives among `libraries`, is linked
+    apart: bool = False  # whether it is found, compiled and loaded by itself, and shares no types with others
     by_path: bool = False  # whether the library itself lies where its name says, as the package loads it by its path
 
     @property
@@ -246,6 +247,15 @@ KEYS = (
         "whole extension, which is an ImportError.",
         "`required` with CUDA files, else `none`",
         "",
+    ),
+    Key(
+        "apart",
+        _boolean,
+        "true or false",
+        "Whether it is compiled by itself when it is first called, and not with the extensions that it could share types "
+        "with.",
+        "`false`",
+        False,
     ),
     Key(
         "by-path",

@@ -5,13 +5,13 @@ from __future__ import annotations
 import fnmatch
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
 from ..content import make_content
-from ..runtime.artifact.content import Content
+from ..runtime.artifact.content import MAIN, Content
 from ..runtime.decision.sources import package_path
 from ..runtime.errors import SettingsError, way_out
 from ..runtime.machine.files import is_file, is_folder
@@ -42,6 +42,9 @@ class PackageFacts(NamedTuple):
     # patterns of files, below `sources`, whose code is called only where the package itself has asked the CPU: what
     # their flags say of it (-mavx2) is no requirement of a library
     dispatched: tuple[str, ...] = ()
+    # the files of each part that is found, compiled and loaded by itself, and of main, which has what is in no other:
+    # patterns of files below `sources` until there is a content. With extensions, `apart` says what these are
+    parts: Mapping[str, tuple[str, ...]] = {}
     # what the project requires, where [project] may not say so, because wheels require a torch besides
     dependencies: tuple[str, ...] = ()
 
@@ -81,31 +84,49 @@ class PackageFacts(NamedTuple):
         if not self.extensions:
             return self
         extensions = source_files.find_sources(self.extensions, project)
-        return self._replace(extensions=extensions, files=source_files.files_of(extensions, project))
+        apart = {each.name: each.compiled(cuda=True) for each in extensions if each.apart}
+        rest = {file for each in extensions if not each.apart for file in each.compiled(cuda=True)}
+        parts = {**apart, **({MAIN: tuple(sorted(rest))} if rest else {})} if apart else {}
+        files = source_files.files_of(extensions, project)
+        return self._replace(extensions=extensions, files=files, parts=parts)
 
     def content(self, version: str, sources: Mapping[str, str], options: Mapping[str, Any]) -> Content:
         """The content of kernels of it: as `make_content`.
 
         Raises:
-            SettingsError: a pattern in `dispatched` matches no file.
+            SettingsError: a pattern in `dispatched` or `parts` matches no file.
         """
         for pattern in self.dispatched:
-            if not fnmatch.filter(sources, pattern):
-                required, found = f"patterns of files in {self.sources}, such as avx*.cpp", f"{pattern!r}: no such file"
-                remedies = ["correct dispatched in [tool.kernelwheel] of pyproject.toml"]
-                problem = "dispatched names files that are not there"
-                raise SettingsError(problem, required=required, found=found, remedies=remedies)
+            self._files("dispatched", pattern, sources)
+        parts = self.parts
+        if not self.extensions:
+            parts = {
+                part: tuple(file for pattern in patterns for file in self._files(f"parts.{part}", pattern, sources))
+                for part, patterns in parts.items()
+            }
         extensions, about = map(to_json, self.extensions), (self.import_name, version, sources, self.abi)
-        return make_content(*about, self.torch_target, extensions, options, self.dispatched)
+        return make_content(*about, self.torch_target, extensions, options, self.dispatched, parts)
+
+    def _files(self, key: str, pattern: str, sources: Iterable[str]) -> list[str]:
+        """The sources that a pattern stands for."""
+        if found := fnmatch.filter(sources, pattern):
+            return found
+        raise SettingsError(
+            f"{key} names files that are not there",
+            required=f"patterns of files in {self.sources}, such as avx*.cpp",
+            found=f"{pattern!r}: no such file",
+            remedies=[f"correct {key} in [tool.kernelwheel] of pyproject.toml"],
+        )
 
     @classmethod
     def from_content(cls, content: Content) -> PackageFacts:
         """The facts in a content, whose sources are all in one folder, as in a wheel."""
         extensions = tuple(map(from_plan, content["extensions"]))
-        files = tuple(sorted(content["sources"])) if extensions else None
+        files = tuple(sorted(content["sources"])) if extensions or len(content["parts"]) == 1 else None
         abi = cast(Abi, content["abi"])
         dispatched = tuple(content["dispatched"])
-        return cls(content["package"], ".", content["torch_target"], abi, extensions, files, dispatched)
+        parts = {part: tuple(files) for part, files in content["parts"].items()}
+        return cls(content["package"], ".", content["torch_target"], abi, extensions, files, dispatched, parts)
 
 
 def source_root(project: Path, package: str) -> Path:
@@ -149,9 +170,26 @@ def split_table(
         _refuse_namespace(project, facts["package"])
     abi = cast(Abi, facts["abi"])
     dispatched = _texts(options, "dispatched", 'a list of patterns of files, such as ["csrc/avx*.cpp"]')
+    parts = _parts(options)
     dependencies = _texts(options, "dependencies", 'a list of requirements, such as ["numpy>=1.26"]')
     about = (facts["package"], facts["sources"], facts["torch-target"], abi)
-    return PackageFacts(*about, extensions, dispatched=dispatched, dependencies=dependencies), options
+    return PackageFacts(*about, extensions, None, dispatched, parts, dependencies), options
+
+
+def _parts(options: dict[str, Any]) -> dict[str, tuple[str, ...]]:
+    """The table `parts`, which is taken out of the options, with main."""
+    table = options.pop("parts", {})
+    if not isinstance(table, dict) or not all(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_]*", part) for part in table):
+        raise SettingsError(
+            "[tool.kernelwheel] parts is malformed",
+            required='a table of names and lists of patterns of files, such as rays = ["cuda/*rays*"]',
+            found=repr(table),
+            remedies=["correct parts in [tool.kernelwheel] of pyproject.toml"],
+        )
+    takes = 'a list of patterns of files, such as ["cuda/*rays*"]'
+    rest = dict(table)
+    parts = {part: _texts(rest, part, takes) for part in table}
+    return {MAIN: (), **parts} if parts else {}
 
 
 def _texts(options: dict[str, Any], key: str, takes: str) -> tuple[str, ...]:
@@ -239,7 +277,7 @@ def _refuse_namespace(project: Path, package: str) -> None:
 
 def _refuse_lists(table: Mapping[str, Any], names: Sequence[str]) -> None:
     """Refuse a CMakeLists.txt beside tables: each says what is built."""
-    for key in ("sources", "abi"):
+    for key in ("sources", "abi", "parts"):
         if key in table:
             raise SettingsError(
                 f"extensions are declared beside {key}, which is for a CMakeLists.txt",

@@ -3,6 +3,7 @@
 Every wheel carries it, as `<package>._kernelwheel`. It imports the standard library and torch, and nothing else.
 """
 
+from .artifact.content import MAIN as MAIN
 from .errors import BuildError as BuildError
 from .errors import IncompatibleArtifactError as IncompatibleArtifactError
 from .errors import KernelWheelError as KernelWheelError

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 from .artifact.artifact import Artifact
 from .artifact.compatible import capability_mismatch
-from .artifact.content import can_use_cuda
+from .artifact.content import MAIN, can_use_cuda, only, part_of
 from .decision.decision import Request, against, verdict
 from .decision.find import find, look
 from .decision.no_kernels import incompatible, left_out, no_gpu, none_made, other_gpu
@@ -53,33 +53,35 @@ class Kernels:
         self.installed = InstalledPackage(package, version, folder, environ)
         self.host = hosts.probe()
         self.lock = ThreadLock()
-        self._loaded: dict[str, Artifact] = {}
+        self._loaded: dict[tuple[str, str], Artifact] = {}  # by part and device type
         self._modules: dict[str, ModuleType | None] = {}  # and extensions of operators, which are none
-        self._whole_of: Artifact | None = None
-        self._checked_gpus: set[int] = set()
+        self._extensions_of: dict[str, Artifact] = {}  # by part
+        self._checked_gpus: set[tuple[str, int | None]] = set()
 
-    def require(self, device: str, index: int | None = None) -> None:
+    def require(self, device: str, index: int | None = None, part: str = "") -> None:
         """Make the kernels of a device type available, loading their library the first time.
 
         Args:
             device: `cpu` or `cuda`.
             index: the GPU about to be used; its compute capability is checked once.
+            part: the part of the package that has them, where its kernels are declared in parts; empty: all of it.
 
         Raises:
             IncompatibleArtifactError: no Artifact fits this machine, or the wheel's is damaged.
             BuildError: one had to be compiled and that failed.
             StoreError: the user's cache cannot be used.
         """
-        if device in self._loaded and (device == "cpu" or index in self._checked_gpus):
+        if (part, device) in self._loaded and (device == "cpu" or (part, index) in self._checked_gpus):
             return
         with self.lock, os_errors(self.installed):
             self.installed = self.installed.read_again()
-            if device not in self._loaded:
-                self._obtain(self._request(device, index), partial(self._load, device))
-            elif index is not None:
-                self._check_loaded(index)
+            request = self._request(device, index)._replace(part=part)
+            if (part, device) not in self._loaded:
+                self._obtain(request, partial(self._load, request))
+            elif request.capability:
+                self._check_loaded(request)
             if index is not None:
-                self._checked_gpus.add(index)
+                self._checked_gpus.add((part, index))
 
     def module(self, name: str) -> ModuleType:
         """Import a module added by kernelwheel_add_pybind11_module; later calls return the same module.
@@ -117,25 +119,32 @@ class Kernels:
         if error := self.left_out(name):
             raise error
         with self.lock:
-            if self._whole_of is None:
-                with os_errors(self.installed):
-                    self.installed = self.installed.read_again()
-                    if self.installed.damage:  # before the settings, which need the manifest
-                        raise self.installed.damage
-                    self._whole_of = self._obtain(self._whole_request(), partial(self._load_first, name))
+            if name in self._modules:
+                return self._modules[name]
+            with os_errors(self.installed):
+                self.installed = self.installed.read_again()
+                if self.installed.damage:  # before the settings, which need the manifest
+                    raise self.installed.damage
+                request = self._request_for(name)
+                artifact = self._extensions_of.get(request.part)
+                artifact = artifact or self._obtain(request, partial(self._load_first, name))
+                self._extensions_of[request.part] = artifact
             if name not in self._modules:
-                refuse_other_family(self.installed.package, self.host, name, self._whole_of)
-                self._modules[name] = load_module(self.installed.package, name, self._whole_of)
+                refuse_other_family(self.installed.package, self.host, name, artifact)
+                self._modules[name] = load_module(self.installed.package, name, artifact)
             return self._modules[name]
 
     def extension_if_usable(self, name: str) -> bool:
         """Load the library of an extension if that takes no compile; errors are left for `extension` to raise."""
         with self.lock, suppress(KernelWheelError), os_errors(self.installed):
             self.installed = self.installed.read_again()
-            if self._whole_of is None and not self.installed.damage:
-                request = self._whole_request()
-                self._whole_of = find(self.installed, self.host, request, partial(self._load_first, name)).artifact
-            if self._whole_of:
+            if name not in self._modules and not self.installed.damage:
+                request = self._request_for(name)
+                if request.part not in self._extensions_of:
+                    found = find(self.installed, self.host, request, partial(self._load_first, name)).artifact
+                    if found is None:
+                        return False
+                    self._extensions_of[request.part] = found
                 self.extension(name)
         return name in self._modules
 
@@ -145,9 +154,9 @@ class Kernels:
             self.installed = package = self.installed.read_again()
             extensions = package.content["extensions"] if package.content and name not in self._modules else ()
             if any(each["name"] == name and each["cuda"] == "only" for each in extensions):
-                request = self._whole_request()
+                request = self._request_for(name)
                 _, decision = look(package, self.host, request)
-                artifact = self._whole_of or decision.artifact
+                artifact = self._extensions_of.get(request.part) or decision.artifact
                 if artifact and name in artifact.manifest.left_out:
                     because = artifact.manifest.built_with["cuda"]["because"]
                     return left_out(name, f"{artifact.folder}: built without CUDA, because {because}")
@@ -156,11 +165,12 @@ class Kernels:
                     return left_out(name, off if package.settings.cuda == "off" else no_gpu(self.host).found)
         return None
 
-    def load_if_usable(self) -> None:
-        """Load CPU kernels if usable ones exist; errors are left for `require` to raise."""
+    def load_if_usable(self, part: str = "") -> None:
+        """Load CPU kernels if usable ones exist, of a part as in `require`; errors are left for that to raise."""
         with self.lock, suppress(KernelWheelError), os_errors(self.installed):
             self.installed = self.installed.read_again()
-            find(self.installed, self.host, Request("cpu"), partial(self._load, "cpu"))
+            request = Request("cpu", part=part)
+            find(self.installed, self.host, request, partial(self._load, request))
 
     def info(self) -> dict[str, Any]:
         """What was built and whether it fits this machine, as plain JSON values."""
@@ -173,7 +183,10 @@ class Kernels:
             "damage": str(package.damage) if package.damage else None,
             "host": self.host._asdict(),
             "verdict": [mismatch._asdict() for mismatch in verdict(package.read_wheel(self.host))],
-            "loaded": {device: str(artifact.folder) for device, artifact in self._loaded.items()},
+            "loaded": {
+                device if part in ("", MAIN) else f"{part} {device}": str(artifact.folder)
+                for (part, device), artifact in self._loaded.items()
+            },
         }
         return dict(json.loads(json.dumps(values)))
 
@@ -212,20 +225,22 @@ class Kernels:
             capability = torch.cuda.get_device_capability(index)
         return Request(device, capability)
 
-    def _whole_request(self) -> Request:
-        """The Request for the one Artifact of all modules and extensions, as they may share types: each is one file for
-        CPU and GPU, and for the GPUs, where there are any.
+    def _request_for(self, extension: str) -> Request:
+        """The Request for the one Artifact of all modules and extensions that are not apart, as they may share types:
+        each is one file for CPU and GPU, and for the GPUs, where there are any.
         """
         content = self.installed.content
-        on = self.host.cuda and self.installed.settings.cuda != "off" and (content is None or can_use_cuda(content))
-        return Request("cuda" if on and self._gpus(hosts.with_listed_gpus) else "cpu")
+        part = part_of(extension, content) if content else ""
+        on = self.host.cuda and self.installed.settings.cuda != "off"
+        on = on and (content is None or can_use_cuda(only(content, part)))
+        return Request("cuda" if on and self._gpus(hosts.with_listed_gpus) else "cpu", part=part)
 
-    def _load(self, device: str, artifact: Artifact) -> None:
+    def _load(self, request: Request, artifact: Artifact) -> None:
         """Verify and load an Artifact's operators for a device type; a second call does nothing."""
-        for name in needed_for(device):  # all Artifacts of these sources have the same CPU library
-            if name not in self._loaded:
-                load_operators(artifact, name)
-                self._loaded[name] = artifact
+        for device in needed_for(request.device):  # all Artifacts of these sources have the same CPU library
+            if (request.part, device) not in self._loaded:
+                load_operators(artifact, device)
+                self._loaded[request.part, device] = artifact
                 self.installed.in_use = True
 
     def _load_first(self, name: str, artifact: Artifact) -> None:
@@ -238,11 +253,12 @@ class Kernels:
             self._modules[name] = load_module(self.installed.package, name, artifact)
         self.installed.in_use = True
 
-    def _check_loaded(self, index: int) -> None:
+    def _check_loaded(self, request: Request) -> None:
         """Raise an error if the CUDA kernels that were loaded for one GPU do not fit another one."""
-        loaded = self._loaded["cuda"]
-        capability = self._request("cuda", index).capability
-        if capability and (mismatch := capability_mismatch(loaded.manifest, capability, self.host.driver)):
+        loaded = self._loaded[request.part, "cuda"]
+        if request.capability and (
+            mismatch := capability_mismatch(loaded.manifest, request.capability, self.host.driver)
+        ):
             raise other_gpu(self.installed.package, loaded.folder, [mismatch])
 
     def _gpus(self, look: Callable[[Host], Host] | None = None) -> tuple[tuple[int, int], ...]:

@@ -19,29 +19,30 @@ from ..runtime.settings import Origin, Settings
 
 
 def build(
-    package: InstalledPackage, host: Host, cuda: bool, archs: str, say: Callable[[str], None]
+    package: InstalledPackage, host: Host, cuda: bool, archs: str, say: Callable[[str], None], part: str = ""
 ) -> tuple[Artifact, bool]:
     """Return an available Artifact that fits or was compiled just now, and whether it was. Loads nothing, needs no GPU.
 
-    With `cuda`, the Host must know its GPUs, and the Artifact serves `archs`, in the syntax of TORCH_CUDA_ARCH_LIST; if
-    that is empty, the option `archs`, or else the GPUs visible to this process, or else a wheel's default list.
+    It has the kernels of one part of the package, or all of them. With `cuda`, the Host must know its GPUs, and the
+    Artifact serves `archs`, in the syntax of TORCH_CUDA_ARCH_LIST; if that is empty, the option `archs`, or else the GPUs
+    visible to this process, or else a wheel's default list.
 
     Raises:
         KernelWheelError: the wheel's Artifact is damaged, or one had to be compiled and that failed.
     """
-    request = build_request(package, cuda, archs)
+    request = build_request(package, cuda, archs, part)
     decision = find(package, host, request, Artifact.verify)
     if decision.artifact:
         return decision.artifact, False
     return compile_into_store(package, host, request, build_settings(package, archs), say)
 
 
-def build_request(package: InstalledPackage, cuda: bool, archs: str) -> Request:
+def build_request(package: InstalledPackage, cuda: bool, archs: str, part: str = "") -> Request:
     """The Request that `build` makes. Where architectures are named, the GPUs of this machine do not count."""
     settings = build_settings(package, archs)
     origin = str(settings.origin("archs"))
     targets = arch_choice.parse(settings.archs, origin) if settings.archs else None
-    return Request("cuda" if cuda else "cpu", build=True, archs=targets)
+    return Request("cuda" if cuda else "cpu", build=True, archs=targets, part=part)
 
 
 def build_settings(package: InstalledPackage, archs: str) -> Settings:

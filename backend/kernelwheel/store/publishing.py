@@ -31,7 +31,7 @@ def publish(store: Store, fingerprint: str, make: Callable[[Path], object]) -> A
     found = intact_entry(store, fingerprint)
     if found:
         return found
-    private = store.root / ".work" / f"{fingerprint}.{os.urandom(4).hex()}{mark()}"
+    private = store.root / ".work" / f"{fingerprint}.{os.urandom(4).hex()}{mark(store)}"
     try:
         private.mkdir(mode=PRIVATE)
         make(private)

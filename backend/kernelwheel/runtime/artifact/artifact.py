@@ -27,6 +27,10 @@ class Artifact(Record):
         """Its libraries."""
         return [self.folder / library.file for library in self.manifest.libraries]
 
+    def only(self, part: str) -> Artifact:
+        """The same with the libraries of one part; all of it for none."""
+        return self._replace(manifest=self.manifest.only(part)) if part else self
+
     def open_library(self, library: Library) -> int:
         """Check a library against the manifest before anything uses it; in a Store, also who could have changed it.
 

@@ -10,7 +10,7 @@ from ..machine.files import json_sha256
 from ..machine.host import Host, torch_required
 from ..machine.platforms import numbers
 from ..record import Record
-from .content import Content, can_use_cuda, without_cuda
+from .content import Content, can_use_cuda, only, without_cuda
 from .manifest import Library, Manifest, Requires
 
 
@@ -59,9 +59,11 @@ def _other_content(manifest: Manifest, wanted: Wanted) -> Iterator[Mismatch]:
     if wanted.content is None:
         return
     wants = wanted.content if manifest.uses_cuda else without_cuda(wanted.content)
+    if len(has["parts"]) == 1:
+        wants = only(wants, *has["parts"])
     if has["sources"] != wants["sources"]:
         required = f"kernels built from sources {json_sha256(wants['sources'])[:12]}"
-        found = f"kernels built from sources {manifest.sources[:12]}"
+        found = f"kernels built from sources {json_sha256(has['sources'])[:12]}"
         yield Mismatch("sources", required, found, f"rebuild {package} from its present sources")
     if has["extensions"] != wants["extensions"]:
         required = f"kernels built as the extensions of {package} are declared"

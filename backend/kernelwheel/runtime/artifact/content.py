@@ -11,6 +11,8 @@ from typing import Any
 from ..machine.files import json_sha256
 
 PARTS = ("content", "tools", "target")
+# Of a package whose kernels are found, compiled and loaded in parts: the one with all that is in no other.
+MAIN = "main"
 Content = dict[str, Any]  # as JSON, in a Plan and in a manifest
 
 
@@ -37,6 +39,29 @@ def needs_cuda(content: Content) -> bool:
 def serves_both(content: Content) -> bool:
     """Whether a library for CUDA has CPU kernels too; otherwise there is one for each."""
     return content["abi"] == "torch" or bool(content["extensions"])
+
+
+def only(content: Content, part: str) -> Content:
+    """The content of one part: without the extensions and the files that are other parts' own; all of it for none."""
+    parts = content["parts"]
+    if part not in parts or len(parts) == 1:
+        return content
+    others = {file for files in parts.values() for file in files}.difference(parts[part])
+    sources = {file: digest for file, digest in content["sources"].items() if file not in others}
+    extensions = [each for each in content["extensions"] if part_of(each["name"], content) == part]
+    rest = {**content, "sources": sources, "extensions": extensions, "parts": {part: parts[part]}}
+    return rest if can_use_cuda(rest) else without_cuda(rest)
+
+
+def part_of(extension: str, content: Content) -> str:
+    """The part that an extension is in; empty if there are no parts."""
+    return extension if extension in content["parts"] else MAIN if content["parts"] else ""
+
+
+def part_of_library(file: str, content: Content) -> str:
+    """The part that a library of a CMakeLists.txt is in, which its name ends in; empty if there are no parts."""
+    parts = content["parts"]
+    return next((part for part in parts if f"_{part}." in file), MAIN if parts else "")
 
 
 def without_cuda(content: Content) -> Content:

@@ -25,6 +25,7 @@ from ..machine.files import stream_sha256
 from ..machine.platforms import HOST_PLATFORM, library_file
 from ..record import Record
 from . import manifest_schema
+from .content import only, part_of, part_of_library
 from .manifest_schema import SCHEMA, Malformed, is_digest, short
 
 if TYPE_CHECKING:
@@ -101,6 +102,18 @@ class Manifest(Record):
         """
         features: Mapping[str, str] = self.plan["target"]["cpu"]
         return features
+
+    def only(self, part: str) -> Manifest:
+        """The same with the libraries and the content of one part; all of it for none."""
+        if not part:
+            return self
+        libraries = tuple(library for library in self.libraries if self.part_of(library.file) == part)
+        return self._replace(libraries=libraries, plan={**self.plan, "content": only(self.content, part)})
+
+    def part_of(self, file: str) -> str:
+        """The part that a library is in; empty if there are no parts."""
+        extension = self.extensions.get(file)
+        return part_of(extension["name"], self.content) if extension else part_of_library(file, self.content)
 
     def libraries_for(self, device: str) -> tuple[Library, ...]:
         """The libraries of one device type, `cpu` or `cuda`."""

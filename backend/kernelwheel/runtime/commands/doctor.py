@@ -72,13 +72,16 @@ def next_calls(package: InstalledPackage, host: Host) -> list[Decision]:
         program()
     except KernelWheelError as error:
         obstacle = error
-    return [if_compiled(expected, obstacle) for expected in predict_calls(package.read(host))]
+    return [if_compiled(expected, obstacle) for expected in predict_calls(package, package.read(host))]
 
 
-def predict_calls(snapshot: Snapshot) -> list[Decision]:
-    """A call on the CPU, and one on each compute capability among the visible GPUs; a compile is taken to succeed."""
+def predict_calls(package: InstalledPackage, snapshot: Snapshot) -> list[Decision]:
+    """A call on the CPU, and one on each compute capability among the visible GPUs, of each part; a compile is taken to
+    succeed.
+    """
     gpus = snapshot.host.capabilities or (None,)
-    requests = [Request("cpu"), *(Request("cuda", capability) for capability in gpus)]
+    devices = [Request("cpu"), *(Request("cuda", capability) for capability in gpus)]
+    requests = [each._replace(part=part) for each in devices for part in package.parts]
     return [predict(snapshot, each, partial(_verify_loaded, each.device)) for each in requests]
 
 
@@ -179,6 +182,7 @@ def view_decision(decision: Decision) -> dict[str, Any]:
     capability = decision.request.capability
     return {
         "device": decision.request.device,
+        "part": decision.request.part,
         "outcome": decision.outcome,
         "because": decision.because,
         "artifact": str(decision.artifact.folder) if decision.artifact else None,
@@ -189,7 +193,7 @@ def view_decision(decision: Decision) -> dict[str, Any]:
 
 def call_row(expected: Mapping[str, Any]) -> tuple[str, str]:
     """A row for what the next call on a device type does."""
-    device = expected["device"].upper() + (f" {expected['capability']}" if expected.get("capability") else "")
+    device = " ".join(filter(None, (expected["device"].upper(), expected["capability"], expected["part"])))
     words = {"load": "loads", "compile": "compiles, then loads", "fail": "fails"}
     where = f" ({expected['artifact']})" if expected["artifact"] else ""
     return device, f"{words[expected['outcome']]}: {expected['because']}{where}"

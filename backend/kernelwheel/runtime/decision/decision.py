@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from ..artifact import compatible
 from ..artifact.artifact import Artifact
 from ..artifact.compatible import Mismatch, capability_mismatch, check
-from ..artifact.content import needs_cuda
+from ..artifact.content import needs_cuda, only
 from ..errors import KernelWheelError, command
 from ..machine.platforms import SUPPORTED
 from ..record import Record
@@ -35,6 +35,7 @@ class Request(Record):
     # the architectures that a build names, and then the GPUs of this process do not count; None: none
     archs: ArchList | None = None
     made_for: str = ""  # the list that a build's entry must have been made for, word for word, beside these GPUs
+    part: str = ""  # the part of the package that has them; empty: all of it
 
 
 class Decision(Record):
@@ -91,7 +92,11 @@ def failed(request: Request, error: KernelWheelError, before: str = "") -> Decis
 
 def against(snapshot: Snapshot, request: Request, artifact: Artifact) -> tuple[Mismatch, ...]:
     """The mismatches that rule an Artifact out for a request; empty if it fits."""
+    artifact = artifact.only(request.part)
     manifest, host = artifact.manifest, snapshot.host
+    if request.part and request.part not in (parts := manifest.content["parts"]):
+        has = f"those of {', '.join(parts) or 'no part'}"
+        return (Mismatch("part", f"the kernels of {request.part}", has, f"rebuild {snapshot.package}"),)
     found = compatible.for_device(check(manifest, host, snapshot.wanted_of(artifact)), request.device)
     if request.device != "cuda" or not (request.build or request.capability):
         return found
@@ -152,7 +157,7 @@ def _lacking(snapshot: Snapshot, request: Request, artifact: Artifact) -> tuple[
 
 def _fitting(request: Request, artifact: Artifact, damaged: tuple[Damaged, ...] = ()) -> Decision:
     where = "in the store" if artifact.guard else "in the wheel"
-    return Decision(request, "load", f"the kernels {where} fit", artifact, damaged=damaged)
+    return Decision(request, "load", f"the kernels {where} fit", artifact.only(request.part), damaged=damaged)
 
 
 def _where_none_fits(snapshot: Snapshot, request: Request) -> Decision:
@@ -184,6 +189,9 @@ def _obstacle_to_compile(snapshot: Snapshot, request: Request, own: Iterable[Mis
         return f"jit is never ({settings.origin('jit')})"
     if not snapshot.sources or not content:
         return "no sources are installed to compile from"
+    if request.part and request.part not in content["parts"]:
+        return f"no part {request.part} is declared: {', '.join(content['parts']) or 'there are none'}"
+    content = only(content, request.part)
     targeted = settings.cuda == "on" or settings.archs  # if not, kernels are for the GPUs of this process alone
     if request.device == "cpu" and not request.build and needs_cuda(content) and not targeted:
         variable = own_variable(snapshot.package, "cuda")

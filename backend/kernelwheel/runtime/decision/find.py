@@ -65,7 +65,7 @@ def predict(snapshot: Snapshot, request: Request, verify: Use) -> Decision:
             passing = isinstance(error, UnreadableArtifactError) or not isinstance(error, IncompatibleArtifactError)
             if passing or artifact.guard is None or not snapshot.store_of(artifact.folder).own:
                 return failed(request, error)
-        snapshot = snapshot._replace(entries=tuple(each for each in snapshot.entries if each != artifact))
+        snapshot = snapshot._replace(entries=tuple(each for each in snapshot.entries if each.folder != artifact.folder))
         decision = decide(snapshot, request)
     return decision
 

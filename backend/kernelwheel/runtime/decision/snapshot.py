@@ -164,6 +164,11 @@ class InstalledPackage:
         return self.manifest.content if self.manifest else self.source.content if self.source else None
 
     @property
+    def parts(self) -> list[str]:
+        """The parts that its kernels are compiled and loaded in; an empty name alone for those that are in none."""
+        return sorted(self.content["parts"] if self.content else ()) or [""]
+
+    @property
     def wanted(self) -> Wanted:
         """What an entry of a store is checked against: what would be compiled now.
 

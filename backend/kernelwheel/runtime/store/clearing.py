@@ -13,6 +13,7 @@ import os
 import shutil
 import stat
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from ..artifact.manifest_schema import is_digest
@@ -21,7 +22,7 @@ from ..machine.files import is_folder
 from ..machine.locks import exclusive
 from ..record import Record
 from .store import REUSABLE, Store
-from .store_lock import making
+from .store_lock import making, parts_made
 
 
 class Removed(Record):
@@ -110,7 +111,9 @@ def clean(stores: Sequence[Store], reason: Callable[[Path], str]) -> Cleaning:
         try:
             store.guard.check(store.root)
             if waste := dict(_waste(store, reason)):
-                with making(store, _give_up):  # entering removes the leftovers
+                with ExitStack() as held:
+                    for part in parts_made(store):
+                        held.enter_context(making(part, _give_up))  # removes the leftovers
                     for path, each in waste.items():
                         if not os.path.lexists(path) if each.kind == "leftover" else _discard(store, path):
                             removed.append(each)
