@@ -61,7 +61,8 @@ def test_it_fits_this_machine() -> None:
     info = splat.build_info()
     assert info["verdict"] == []
     assert info["damage"] is None
-    assert list(info["loaded"]) == ["cpu"]
+    assert "cpu" in info["loaded"]
+    assert not any("cuda" in each for each in info["loaded"])
     assert json.loads(json.dumps(info)) == info
 
 

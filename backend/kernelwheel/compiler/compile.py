@@ -228,7 +228,7 @@ def _refuse_other_parts(plan: Plan, libraries: tuple[Library, ...]) -> None:
     if {*found.values()} != ({*plan.parts} or {""}):
         raise BuildError(
             "the libraries are not those of the parts that are declared",
-            required=f"libraries of {', '.join(sorted(plan.parts))}, called <name>_<part>, and without one those of main",
+            required=f"libraries of {', '.join(sorted(plan.parts))}, called <name>_<part>; the others are main's",
             found=", ".join(f"{file} of {part}" for file, part in found.items()),
             remedies=['in CMakeLists.txt, add those of a part PART within if("PART" IN_LIST KERNELWHEEL_PARTS)'],
         )

@@ -252,7 +252,7 @@ KEYS = (
         "apart",
         _boolean,
         "true or false",
-        "Whether it is compiled by itself when it is first called, and not with the extensions that it could share types "
+        "Whether it is compiled by itself when it is first called, and not with extensions that it could share types "
         "with.",
         "`false`",
         False,

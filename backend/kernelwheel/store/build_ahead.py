@@ -24,8 +24,8 @@ def build(
     """Return an available Artifact that fits or was compiled just now, and whether it was. Loads nothing, needs no GPU.
 
     It has the kernels of one part of the package, or all of them. With `cuda`, the Host must know its GPUs, and the
-    Artifact serves `archs`, in the syntax of TORCH_CUDA_ARCH_LIST; if that is empty, the option `archs`, or else the GPUs
-    visible to this process, or else a wheel's default list.
+    Artifact serves `archs`, in the syntax of TORCH_CUDA_ARCH_LIST; if that is empty, the option `archs`, or else the
+    GPUs visible to this process, or else a wheel's default list.
 
     Raises:
         KernelWheelError: the wheel's Artifact is damaged, or one had to be compiled and that failed.
