@@ -35,6 +35,7 @@ PLAN: Values = {
         "torch_target": "2.10",
         "extensions": [],
         "dispatched": [],
+        "parts": {},
         "options": {"cxx-flags": ["-DA=x y"], "link-flags": [], "cuda-flags": ["-lineinfo"], "glibc": "2.28"},
     },
     "tools": {

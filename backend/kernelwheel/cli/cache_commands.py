@@ -69,7 +69,7 @@ def _build(args: argparse.Namespace, kernels: Kernels) -> int:
     cuda = build_ahead.wants_cuda(kernels, args.cuda)
     say = progress.printer(kernels.installed.package)
     views, lines = [], []
-    for part in explain.parts_chosen(args, kernels.installed):
+    for part in explain.parts_chosen(args, kernels.installed.read(kernels.host)):
         artifact, compiled = build_ahead.build(kernels.installed, kernels.host, cuda, args.archs or "", say, part)
         targets = targets_text(artifact.manifest)
         view = {
@@ -125,7 +125,7 @@ def _chosen(kernels: Kernels, prefix: str | None) -> Artifact:
     if prefix is None:
         for device in ("cuda", "cpu") if kernels.host.cuda else ("cpu",):
             for artifact in at_hand.values():
-                if not against(snapshot, Request(device, part=package.parts[0]), artifact):
+                if not against(snapshot, Request(device, part=snapshot.parts[0]), artifact):
                     return artifact
         wanted = "kernels that fit this machine"
     else:

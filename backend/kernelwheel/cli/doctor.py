@@ -118,7 +118,7 @@ def predict(package: InstalledPackage, host: Host) -> tuple[list[Decision], Mapp
     There is no toolchain to look for if the package's settings or sources cannot be read.
     """
     snapshot = package.read(host)
-    calls = predict_calls(package, snapshot)
+    calls = predict_calls(snapshot)
     asked = [_ask(package, snapshot, call.request) if call.outcome == "compile" else None for call in calls]
     requests = [each for each in asked if isinstance(each, CompileRequest)]
     machine = _machine(package, host)

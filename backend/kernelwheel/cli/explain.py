@@ -36,7 +36,7 @@ def run(args: argparse.Namespace, kernels: Kernels) -> int:
     package, archs = kernels.installed, args.archs or ""
     cuda = build_ahead.wants_cuda(kernels, args.cuda)
     snapshot = package.read(kernels.host)  # with its GPUs, if they count
-    parts = parts_chosen(args, package)
+    parts = parts_chosen(args, snapshot)
     views = [
         _explained(package, snapshot, build_ahead.build_request(package, cuda, archs, part), archs) for part in parts
     ]
@@ -44,12 +44,12 @@ def run(args: argparse.Namespace, kernels: Kernels) -> int:
     return 0 if all(view["found"] for view in views) else 1
 
 
-def parts_chosen(args: argparse.Namespace, package: InstalledPackage) -> list[str]:
+def parts_chosen(args: argparse.Namespace, snapshot: Snapshot) -> list[str]:
     """The parts that `--only` names, or all that there are."""
-    parts = package.parts
+    parts = snapshot.parts
     if unknown := set(args.only or ()).difference(parts):
         raise SettingsError(
-            f"{package.package} has no part {min(unknown)}",
+            f"{snapshot.package} has no part {min(unknown)}",
             required=f"one of {', '.join(parts)}" if any(parts) else "no --only: its kernels are not in parts",
             found=f"--only {min(unknown)}",
             remedies=["correct --only, or leave it out"],

@@ -72,16 +72,16 @@ def next_calls(package: InstalledPackage, host: Host) -> list[Decision]:
         program()
     except KernelWheelError as error:
         obstacle = error
-    return [if_compiled(expected, obstacle) for expected in predict_calls(package, package.read(host))]
+    return [if_compiled(expected, obstacle) for expected in predict_calls(package.read(host))]
 
 
-def predict_calls(package: InstalledPackage, snapshot: Snapshot) -> list[Decision]:
+def predict_calls(snapshot: Snapshot) -> list[Decision]:
     """A call on the CPU, and one on each compute capability among the visible GPUs, of each part; a compile is taken to
     succeed.
     """
     gpus = snapshot.host.capabilities or (None,)
     devices = [Request("cpu"), *(Request("cuda", capability) for capability in gpus)]
-    requests = [each._replace(part=part) for each in devices for part in package.parts]
+    requests = [each._replace(part=part) for each in devices for part in snapshot.parts]
     return [predict(snapshot, each, partial(_verify_loaded, each.device)) for each in requests]
 
 

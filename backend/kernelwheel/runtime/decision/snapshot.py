@@ -66,6 +66,12 @@ class Snapshot(Record):
         """The Artifacts in the order to try them: the wheel's, then those in the stores."""
         return (*([self.artifact] if self.artifact else []), *self.entries)
 
+    @property
+    def parts(self) -> list[str]:
+        """The parts that kernels are compiled and loaded in; an empty name alone, if they are in none."""
+        content = self.manifest.content if self.manifest else self.wanted.content
+        return sorted(content["parts"] if content else ()) or [""]
+
     def wanted_of(self, artifact: Artifact) -> Wanted:
         """What an Artifact is checked against. The wheel's own was installed to be used, whatever options are set."""
         return self.wanted if artifact.guard else Wanted(self.version)
@@ -162,11 +168,6 @@ class InstalledPackage:
     def content(self) -> Content | None:
         """What is compiled, with the options of the package's own table; None if nothing says."""
         return self.manifest.content if self.manifest else self.source.content if self.source else None
-
-    @property
-    def parts(self) -> list[str]:
-        """The parts that its kernels are compiled and loaded in; an empty name alone for those that are in none."""
-        return sorted(self.content["parts"] if self.content else ()) or [""]
 
     @property
     def wanted(self) -> Wanted:
