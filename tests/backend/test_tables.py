@@ -424,19 +424,30 @@ def light_cuda_wheel(build_root: Path, tmp_path_factory: pytest.TempPathFactory)
     files = {**LIGHT, "native/add.cu": CUDA_SOURCE, "info/release.cpp": RELEASE}
     text = HEAD + CUDA_TABLE + FAMILY + WITHOUT_KERNELS
     project = make_package(tmp_path_factory.mktemp("light") / "cuda", files, pyproject=text)
-    return build(project, build_root / "light-cuda", env=TABLES)
+    return build(project, build_root / "light-cuda", env={**TABLES, "TORCH_CUDA_ARCH_LIST": "8.0;9.0+PTX"})
 
 
 @needs_cuda_torch
 def test_a_library_has_kernels_for_its_own_architectures_or_none(light_cuda_wheel: Wheel) -> None:
     libraries = {each["file"]: each for each in light_cuda_wheel.manifest["libraries"]}
 
-    assert {file: each["sass"] for file, each in libraries.items()} == {
-        "light._C.so": ["9.0"],
-        "light._hopper.so": ["9.0a"],
-        "light._release.so": [],
-        "light._late.so": [],
+    assert {file: (each["sass"], each["ptx"]) for file, each in libraries.items()} == {
+        "light._C.so": (["8.0", "9.0"], ["9.0"]),
+        "light._hopper.so": (["9.0a"], []),
+        "light._release.so": ([], []),
+        "light._late.so": ([], []),
     }
+
+
+@needs_cuda_torch
+def test_torch_cuda_arch_list_is_what_is_compiled_and_all_of_it_compressed(light_cuda_wheel: Wheel) -> None:
+    """By default nvcc compresses PTX alone."""
+    archs = light_cuda_wheel.manifest["built_with"]["settings"]["archs"]
+    assert archs == {"value": "8.0;9.0+PTX", "origin": "environment variable TORCH_CUDA_ARCH_LIST"}
+    listing = device_code(light_cuda_wheel.native / "light._C.so")
+    images = re.findall(r"^Fatbin (elf|ptx) code:\n=+\narch = sm_(\w+)\n((?:.+\n)+)", listing, re.MULTILINE)
+    assert {(kind, arch) for kind, arch, _ in images} == {("elf", "80"), ("elf", "90"), ("ptx", "90")}
+    assert [said for _, _, said in images if "\ncompressed\n" not in said] == []
 
 
 BY_PATH = """
