@@ -41,8 +41,13 @@ if(KERNELWHEEL_CUDA)
 endif()
 """,
     "one.cpp": '#ifdef NOISE\n#error\n#endif\nextern "C" int tiny_one() { return 1; }\n',
-    "add.cu": "#include <cuda/std/cstdint>\n#ifdef NOISE\n#error\n#endif\n__global__ void add(cuda::std::int32_t* x) { x[threadIdx.x] += 1; }\n"
-    'extern "C" void tiny_add(cuda::std::int32_t* x) { add<<<1, 32>>>(x); }\n',
+    "add.cu": """#include <cuda/std/cstdint>
+#ifdef NOISE
+#error
+#endif
+__global__ void add(cuda::std::int32_t* x) { x[threadIdx.x] += 1; }
+extern "C" void tiny_add(cuda::std::int32_t* x) { add<<<1, 32>>>(x); }
+""",
 }
 
 
