@@ -156,6 +156,7 @@ def test_functions_are_bound_and_another_version_of_a_module_is_another_module(
     def load(value: int) -> Any:  # under a name that CMake keeps for a target of its own
         source = f"#include <pybind11/pybind11.h>\nint f() {{ return {value}; }}"
         options = {"no_implicit_headers": True, "with_pytorch_error_handling": False, "gil_not_used": value == 2}
+        options["extra_cflags"] = "-O0"  # pybind11's headers take long
         return kernelwheel.load_inline("test", source, functions={"f": DOCSTRING}, **options)
 
     somebody_s = ModuleType("test")
@@ -272,7 +273,7 @@ PARTS = {
 def test_device_code_is_linked_from_several_files_and_is_machine_code_alone(
     user: Editable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "8.0;9.0+PTX")
+    monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "9.0+PTX")
     sources = [write(tmp_path, PARTS) / name for name in PARTS]
 
     prepared = kernelwheel.prepare("light", sources, extra_cuda_cflags=["-rdc=true"])
@@ -282,7 +283,7 @@ def test_device_code_is_linked_from_several_files_and_is_machine_code_alone(
     (entry,) = Store(user.cache, "kernelwheel.light", "0").entries()
     (library,) = entry.manifest.libraries
     assert prepared == again == entry.folder
-    assert (library.sass, library.ptx) == (("8.0", "9.0"), ())
+    assert (library.sass, library.ptx) == (("9.0",), ())
     script = f"""
 import torch
 from importlib.util import module_from_spec, spec_from_file_location
