@@ -186,6 +186,7 @@ def test_nothing_of_the_builder_is_in_it(arm_wheel: Wheel, build_root: Path) -> 
         assert not any(text.encode() in data for text in (str(build_root), str(TORCH.root), "x86_64-linux-gnu"))
 
 
+@pytest.mark.minutes
 @needs_compiler
 def test_two_builds_in_two_folders_are_the_same_bytes(arm_wheel: Wheel, checkout: Checkout, build_root: Path) -> None:
     again = build(checkout(), build_root / "arm again", env={"TINY_CUDA": "off"}, config=FOR_ARM)

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -316,8 +316,8 @@ def zygote(small: Editable) -> Iterator[Zygote]:
 
 
 WORK = "cache/tiny/.build/kernelwheel-*/"
-AT_THE_END = [f"die_when {WORK}out/*.so"]
 FROM_NOTHING = [
+    f"die_when {WORK}out/*.so",
     "die_at compiler compile _read_back before",
     f"die_when {WORK}build/CMakeFiles/*/*.o",
     "die_at compiler cmake_build _drive before",
@@ -338,12 +338,10 @@ AFTER_AN_EDIT = [
 ]
 
 
-@pytest.mark.parametrize(
-    "orders", [AT_THE_END, pytest.param(FROM_NOTHING, marks=pytest.mark.minutes)], ids=["end", "before"]
-)
-def test_a_kill_at_every_step_leaves_nothing_half_and_nobody_waiting(zygote: Zygote, orders: Sequence[str]) -> None:
+@pytest.mark.minutes
+def test_a_kill_at_every_step_leaves_nothing_half_and_nobody_waiting(zygote: Zygote) -> None:
     right = zygote.make()
-    for order in orders:
+    for order in FROM_NOTHING:
         remove_work(zygote.editable.builds)
         zygote.survive(order, right)
 
