@@ -250,6 +250,39 @@ def test_an_extension_is_its_own_home_beside_a_folder_that_hides_the_project_s(
     assert "_light 1.0:" in doctor.stdout
 
 
+# Editable
+
+
+@pytest.mark.once
+def test_an_editable_install_is_compiled_at_first_use(tmp_path: Path, run_python: RunPython) -> None:
+    project = make_package(tmp_path / "project")
+    stale = project / f"light/_C{sysconfig.get_config_var('EXT_SUFFIX')}"
+    stale.write_text("left by setup.py develop")
+    before = contents(project)
+    (tmp_path / "made").mkdir()
+    hook = "import sys; from kernelwheel import hooks; hooks.build_editable(sys.argv[1])"
+    run_python(hook, tmp_path / "made", cwd=project, path=[BACKEND])
+    (wheel,) = (tmp_path / "made").glob("*.whl")
+    shutil.unpack_archive(wheel, tmp_path / "site", "zip")
+
+    def use(answer: int) -> Done:
+        script = f"import site; site.addsitedir({str(tmp_path / 'site')!r}); import light\n"
+        return run_python(f"{script}assert light.answer() == {answer}\nprint(light._C.__file__)", path=[BACKEND])
+
+    first, again = use(42), use(42)
+    source = project / "pyproject.toml"
+    source.write_text(source.read_text().replace("=42", "=43"))
+    edited = use(43)
+
+    assert "compiling light 1.0" in first.stderr
+    assert again.stderr == ""
+    assert "compiling light 1.0" in edited.stderr
+    assert edited.stdout != again.stdout
+    stale.unlink()
+    made = {name for name in contents(project) if ".egg-info" not in name and not name.startswith("build")}
+    assert made == before.keys() - {stale.relative_to(project).as_posix()}
+
+
 # With pip, isolated
 
 
@@ -268,31 +301,6 @@ def venv(tmp_path: Path) -> Path:
 def in_venv(python: Path, script: str, env: dict[str, str], **more: str) -> Done:
     paths = {**env, **more, "PYTHONPATH": sysconfig.get_path("purelib")}
     return run([python, "-c", script], cwd=python.parent, env=paths)
-
-
-@pytest.mark.once
-def test_an_editable_install_is_compiled_at_first_use(user_index: dict[str, str], venv: Path, tmp_path: Path) -> None:
-    project = make_package(tmp_path / "project")
-    stale = project / f"light/_C{sysconfig.get_config_var('EXT_SUFFIX')}"
-    stale.write_text("left by setup.py develop")
-    before = contents(project)
-    install = [*PIP, "--python", venv, "install", "--no-deps", "kernelwheel", "-e", project]
-    env = {**user_index, "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    run(install, cwd=tmp_path, env=env)
-
-    first = in_venv(venv, ANSWER, env)
-    again = in_venv(venv, ANSWER + "print(light._C.__file__)", env)
-    source = project / "pyproject.toml"
-    source.write_text(source.read_text().replace("=42", "=43"))
-    edited = in_venv(venv, "import light\nassert light.answer() == 43\nprint(light._C.__file__)", env)
-
-    assert "compiling light 1.0" in first.stderr
-    assert again.stderr == ""
-    assert "compiling light 1.0" in edited.stderr
-    assert edited.stdout != again.stdout
-    stale.unlink()
-    made = {name for name in contents(project) if ".egg-info" not in name and not name.startswith("build")}
-    assert made == before.keys() - {stale.relative_to(project).as_posix()}
 
 
 @pytest.mark.minutes
