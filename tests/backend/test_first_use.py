@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from builds import Wheel, contents, needs_cuda_torch
-from editables import REQUIRE, Editable, make_editable, make_user
+from editables import REQUIRE, Editable, make_user
 from kept import relabel
 from kernelwheel.cli.manifest_text import manifest_text
 from kernelwheel.store.publishing import intact_entry
@@ -38,20 +38,21 @@ def native(installed: Editable) -> Path:
 
 def test_nothing_is_compiled_at_import_and_the_first_call_says_why_what_and_where(small: Editable) -> None:
     """One that fails quotes the compiler and keeps its log, and the next call may succeed."""
-    small.change("native/one.cpp", "return ONE", "return ONE + nonsense")
+    small.change("native/one.cpp", "return ONE", "return std::bad_alloc")  # no word of a lack of memory
     imported = small.python(f"import tiny; {LOADED}")
 
     assert (imported.stdout, imported.stderr) == ("{}\n", "")
     assert not small.cache.exists()
 
-    failed = small.failure()
-    assert "nonsense" in failed
+    failed = small.failure(MAX_JOBS="2")
+    assert "did not compile (exit status" in failed
+    assert small.compiled().count("one.cpp") == 1
     (log,) = (Path(line.rpartition(" ")[2]) for line in failed.splitlines() if line.endswith("build.log"))
-    assert "nonsense" in log.read_text()
+    assert "bad_alloc" in log.read_text()
     assert list((small.store.root / ".work").iterdir()) == []
 
     (small.folder / "calls").unlink()
-    small.change("native/one.cpp", "return ONE + nonsense", "return ONE")
+    small.change("native/one.cpp", "return std::bad_alloc", "return ONE")
     done = small.python(REQUIRE)
     said = done.stderr.splitlines()
     assert "no CPU kernels for this machine" in said[0]
@@ -87,7 +88,9 @@ def test_an_upgrade_makes_its_own_entry_and_a_downgrade_finds_the_old_one_again(
 # The setting
 
 
-def test_always_compiles_the_wheel_s_own_sources_once(installed: Editable) -> None:
+def test_always_compiles_the_wheel_s_own_sources_once_to_the_wheel_s_own_library(
+    installed: Editable, cpu_wheel: Wheel
+) -> None:
     done = installed.python(REQUIRE, TINY_JIT="always")
     again = installed.python(REQUIRE, TINY_JIT="always")
 
@@ -95,6 +98,9 @@ def test_always_compiles_the_wheel_s_own_sources_once(installed: Editable) -> No
     assert "jit is always (environment variable TINY_JIT)" in done.stderr
     assert again.stdout == done.stdout
     assert installed.compiled() == ["twice.cpp"]
+    (entry,) = installed.store.entries()
+    assert entry.manifest.fingerprint == cpu_wheel.manifest["fingerprint"]
+    assert (entry.folder / "libtiny_cpu.so").read_bytes() == cpu_wheel.libraries["libtiny_cpu.so"]
 
 
 # What a compile does not cure
@@ -284,20 +290,6 @@ def test_a_damaged_entry_of_a_read_only_store_is_an_error_that_names_it(compiled
     assert f"remove {entry.folder}" in said
     assert "TINY_CACHE_PATH" in said
     assert snapshot(compiled.cache) == before
-
-
-# One key
-
-
-def test_a_wheel_and_a_first_call_have_one_fingerprint_and_one_library(
-    cpu_wheel: Wheel, build_root: Path, tmp_path: Path
-) -> None:
-    editable = make_editable(tmp_path)
-    editable.python(REQUIRE, TMPDIR=str(build_root))
-    (entry,) = editable.store.entries()
-
-    assert entry.manifest.fingerprint == cpu_wheel.manifest["fingerprint"]
-    assert (entry.folder / "libtiny_cpu.so").read_bytes() == cpu_wheel.libraries["libtiny_cpu.so"]
 
 
 # CUDA
