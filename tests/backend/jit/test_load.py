@@ -59,17 +59,10 @@ def run(user: Editable, folder: Path, script: str, **env: str) -> Done:
 
 @pytest.mark.slow
 def test_an_earlier_c_standard_in_a_call_is_raised_and_the_call_is_told(
-    user: Editable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    user: Editable, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     source = f'{MODULE}static_assert(__cplusplus >= 201703L, "torch asks for more");\n'
     here = write(tmp_path, {**FILES, "csrc/light.cpp": source})
-    with monkeypatch.context() as changed:
-        changed.setenv("KERNELWHEEL_CXX_STANDARD", "as-written")
-        with pytest.raises(BuildError, match="did not compile") as raised:
-            load_light(here, extra_cflags=["-O1 -std=c++14"])
-    assert "torch asks for more" in raised.value.found
-    assert "is raised" not in capfd.readouterr().err
-
     assert load_light(here, extra_cflags=["-O1 -std=c++14"]).answer() == 42
 
     assert "-std=c++14 in extra_cflags of light is raised to c++" in capfd.readouterr().err
@@ -345,10 +338,6 @@ ahead = ["csrc/*", "include/**/*"]
 
     assert done.stdout == f"42 {wheel.native / 'ahead.light.so'}\n"
     assert not user.cache.exists()
-    # Of other content, it is compiled.
-    (wheel.unpacked / "ahead/include/detail/value.h").write_text("#define ANSWER 43\n")
-    done = run(user, wheel.unpacked, script, PYTHONPATH=f"{wheel.unpacked}:{BACKEND}")
-    assert done.stdout.startswith("43 ")
 
 
 @pytest.mark.slow
