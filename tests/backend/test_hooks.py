@@ -82,21 +82,6 @@ for name in names:
 """
 
 
-def test_no_other_hook_than_the_build_looks_for_torch_or_a_compiler_or_leaves_anything_in_the_checkout(
-    checkout: Checkout, tmp_path: Path, run_python: RunPython
-) -> None:
-    """An environment in which importing torch fails and PATH has no programs."""
-    make_torch(tmp_path / "site")
-    (tmp_path / "torch-free").mkdir()
-    folder = checkout()
-    before = contents(folder)
-
-    script, env = EVERY_HOOK.replace("{CONFIG}", "{}"), {"PATH": str(tmp_path / "torch-free")}
-    run_python(script, str(tmp_path), *HOOKS, cwd=folder, path=[tmp_path / "site"], env=env)
-
-    assert sorted(contents(folder)) == sorted(before)
-
-
 SETUP = """
 import json, os
 from setuptools import setup
@@ -120,17 +105,23 @@ def test_a_setup_script_reads_the_same_in_every_hook_and_the_caller_s_own_date(
     checkout: Checkout, tmp_path: Path, run_python: RunPython, variable: str | None, option: dict[str, str], read: str
 ) -> None:
     """Or a version with a date in it (setuptools-scm, of a modified checkout) is one in the metadata, another in the
-    wheel's name.
+    wheel's name. No hook but the build looks for torch or a compiler, or leaves anything in the checkout: importing
+    torch fails here, and PATH has no programs.
     """
     folder, seen = checkout(), tmp_path / "seen"
     (folder / "setup.py").write_text(SETUP)
+    make_torch(tmp_path / "site")
+    (tmp_path / "torch-free").mkdir()
+    before = contents(folder)
     hooks = ["prepare_metadata_for_build_wheel"] if option else HOOKS  # the two that make a name of it
     env = {"SEEN": str(seen), "SOURCE_DATE_EPOCH": variable, "CXX": "/none", "TINY_CUDA": "off"}
+    env["PATH"] = str(tmp_path / "torch-free")
 
     script = EVERY_HOOK.replace("{CONFIG}", repr(option))
-    run_python(script, str(tmp_path), *hooks, "build_wheel", cwd=folder, env=env)
+    run_python(script, str(tmp_path), *hooks, "build_wheel", cwd=folder, path=[tmp_path / "site"], env=env)
 
     environments = [json.loads(line) for line in seen.read_text().splitlines()]
+    assert sorted(contents(folder)) == sorted(before)
     assert len(environments) > len(hooks)
     assert [each for each in environments if each != environments[0]] == []
     assert environments[0].get("SOURCE_DATE_EPOCH") == read
