@@ -129,7 +129,8 @@ def test_the_page_shows_what_render_draws_and_a_drag_turns_it(
     assert wrong == []
 
 
-@pytest.mark.parametrize("kind", ["rolled", pytest.param("identity", marks=pytest.mark.minutes)])
+@pytest.mark.minutes
+@pytest.mark.parametrize("kind", ["rolled", "identity"])
 def test_the_page_begins_with_a_camera_s_file_as_render_draws_it(
     chromium: Browser, folder: Path, tmp_path: Path, kind: str
 ) -> None:
