@@ -44,8 +44,10 @@ def two_archs_wheel(checkout: Checkout, build_root: Path) -> Wheel:
 
 @pytest.fixture(scope="session")
 def classic_wheel(checkout: Callable[..., Path], build_root: Path) -> Wheel:
-    """A wheel of the package classic, a module that is compiled against all of torch: for one architecture."""
-    return build(checkout("classic"), build_root / "classic", env={"TORCH_CUDA_ARCH_LIST": "9.0"})
+    """A wheel of the package classic, a module that is compiled against all of torch, for one architecture and without
+    optimization, which takes long.
+    """
+    return build(checkout("classic"), build_root / "classic", env={"TORCH_CUDA_ARCH_LIST": "9.0", "CXXFLAGS": "-O0"})
 
 
 @pytest.fixture(scope="session")

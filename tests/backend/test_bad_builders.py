@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from builds import TORCH, Wheel, build, contents, needs_cuda_torch, pip_wheel
+from builds import TORCH, Wheel, build, call_hook, contents, needs_cuda_torch
 from editables import build_compiler
 from folders import REPOSITORY
 from kernelwheel import requirements
@@ -61,18 +61,18 @@ class Builder:
         """Where it compiles."""
         return Store(self.folder / "cache" / "kernelwheel", "tiny", "1.2.3").builds
 
-    def attempt(self, *, prefix: tuple[str, ...] = ()) -> Done:
-        """`pip wheel`, which may fail."""
-        return pip_wheel(self.checkout, self.folder / "out", env=self.env, prefix=prefix)
+    def attempt(self) -> Done:
+        """A build, which may fail."""
+        return call_hook(self.checkout, self.folder / "out", env=self.env)
 
-    def refusal(self, *, prefix: tuple[str, ...] = ()) -> str:
+    def refusal(self) -> str:
         """The error of the backend's that ends a build, from its first word to its last remedy."""
-        done = self.attempt(prefix=prefix)
+        done = self.attempt()
         said = done.stdout + done.stderr
         assert done.returncode == 1, said
         assert "Traceback" not in said
         self.assert_unharmed()
-        (error,) = re.findall(r"kernelwheel\.runtime\.errors\.(\w+: .*?\n(?:    .*\n)+)", said)
+        (error,) = re.findall(r"kernelwheel\.runtime\.errors\.(\w+: .*?\n(?:  .*\n)+)", said)
         return str(error)
 
     def assert_unharmed(self, entries: int = 0) -> None:

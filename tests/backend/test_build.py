@@ -166,22 +166,6 @@ def test_the_default_device_code_is_one_architecture_per_generation_and_the_newe
     assert listed(wheel, "--list-ptx", r"\.sm_(\w+)\.ptx") == as_codes(library["ptx"])
 
 
-@needs_cuda_torch
-def test_torch_cuda_arch_list_is_what_is_compiled_and_all_of_it_compressed(two_archs_wheel: Wheel) -> None:
-    """By default nvcc compresses PTX alone."""
-    (library,) = (lib for lib in two_archs_wheel.manifest["libraries"] if lib["device"] == "cuda")
-    listing = device_code(two_archs_wheel.native / "libtiny_cuda.so")
-
-    assert (library["sass"], library["ptx"]) == (["8.0", "9.0"], ["9.0"])
-    archs = two_archs_wheel.manifest["built_with"]["settings"]["archs"]
-    assert archs == {"value": "8.0;9.0+PTX", "origin": "environment variable TORCH_CUDA_ARCH_LIST"}
-    assert listed(two_archs_wheel, "--list-elf", r"\.sm_(\w+)\.cubin") == {"80", "90"}
-    assert listed(two_archs_wheel, "--list-ptx", r"\.sm_(\w+)\.ptx") == {"90"}
-    images = re.findall(r"^Fatbin (elf|ptx) code:\n=+\n((?:.+\n)+)", listing, re.MULTILINE)
-    assert {kind for kind, _ in images} == {"elf", "ptx"}
-    assert [said for _, said in images if "\ncompressed\n" not in said] == []
-
-
 def test_off_gives_a_wheel_without_cuda_kernels_that_says_why_and_which_settings_made_it(cpu_wheel: Wheel) -> None:
     assert list(cpu_wheel.libraries) == ["libtiny_cpu.so"]
     assert cpu_wheel.manifest["plan"]["target"]["cuda"] is None
@@ -307,30 +291,6 @@ def test_folders_that_no_compiler_can_handle_are_refused_with_a_way_out(checkout
 
 
 # The same bytes everywhere
-
-
-@pytest.fixture
-def noise(tmp_path: Path) -> dict[str, str]:
-    """What a shell may say to compilers behind the registry's back; each would change or break a build."""
-    (tmp_path / "headers").mkdir()
-    for header in ("vector", "stdint.h"):
-        (tmp_path / "headers" / header).write_text("#error a header from the shell's CPATH\n")
-    return {
-        "CPATH": f"{tmp_path}/headers", "CPLUS_INCLUDE_PATH": f"{tmp_path}/headers", "LIBRARY_PATH": f"{tmp_path}",
-        "NVCC_APPEND_FLAGS": "-lineinfo -DNOISE", "NVCC_PREPEND_FLAGS": "-DNOISE", "CUDAARCHS": "90",
-        "CFLAGS": "-DNOISE", "CPPFLAGS": "-DNOISE", "CMAKE_GENERATOR": "Unix Makefiles", "CMAKE_BUILD_TYPE": "Debug",
-        "CMAKE_ARGS": "-DCMAKE_CXX_FLAGS=-DNOISE", "PYTHONHASHSEED": "7", "MAX_JOBS": "1", "LANG": "de_DE.UTF-8",
-    }  # fmt: skip
-
-
-@needs_cuda_torch
-def test_two_checkouts_give_the_same_cuda_library_whatever_the_shell_says(
-    two_archs_wheel: Wheel, checkout: Checkout, out: Path, noise: dict[str, str]
-) -> None:
-    again = build(checkout(), out, env={**noise, "TORCH_CUDA_ARCH_LIST": "9.0+PTX 8.0"})
-
-    assert again.manifest == two_archs_wheel.manifest
-    assert again.libraries == two_archs_wheel.libraries
 
 
 MARK = """

@@ -41,22 +41,6 @@ HOOKS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("hook", HOOKS)
-def test_no_other_hook_than_the_build_looks_for_torch_or_a_compiler_or_leaves_anything_in_the_checkout(
-    checkout: Checkout, tmp_path: Path, run_python: RunPython, hook: str
-) -> None:
-    """An environment in which importing torch fails and PATH has no programs."""
-    make_torch(tmp_path / "site")
-    (tmp_path / "torch-free").mkdir()
-    arguments = [] if hook.startswith("get_requires") else [str(tmp_path)]
-    folder = checkout()
-    before = contents(folder)
-
-    run_python(HOOK, hook, *arguments, cwd=folder, path=[tmp_path / "site"], env={"PATH": str(tmp_path / "torch-free")})
-
-    assert sorted(contents(folder)) == sorted(before)
-
-
 @pytest.mark.parametrize("hook", ["get_requires_for_build_sdist", "build_editable", "build_wheel"])
 def test_an_error_of_every_hook_is_its_message(
     checkout: Checkout, tmp_path: Path, run_python: RunPython, hook: str
@@ -93,8 +77,11 @@ for name in names:
         getattr(hooks, name)(*([] if name.startswith("get_") else [out]), {CONFIG})
     except KernelWheelError:  # build_wheel: nothing compiles here, and setuptools is done by then
         assert name == "build_wheel"
+    assert "torch" not in sys.modules
     sys.exit()
 """
+
+
 SETUP = """
 import json, os
 from setuptools import setup
@@ -118,17 +105,23 @@ def test_a_setup_script_reads_the_same_in_every_hook_and_the_caller_s_own_date(
     checkout: Checkout, tmp_path: Path, run_python: RunPython, variable: str | None, option: dict[str, str], read: str
 ) -> None:
     """Or a version with a date in it (setuptools-scm, of a modified checkout) is one in the metadata, another in the
-    wheel's name.
+    wheel's name. No hook but the build looks for torch or a compiler, or leaves anything in the checkout: importing
+    torch fails here, and PATH has no programs.
     """
     folder, seen = checkout(), tmp_path / "seen"
     (folder / "setup.py").write_text(SETUP)
-    hooks = [hook for hook in HOOKS if not (option and hook == "build_editable")]  # which takes no options
+    make_torch(tmp_path / "site")
+    (tmp_path / "torch-free").mkdir()
+    before = contents(folder)
+    hooks = ["prepare_metadata_for_build_wheel"] if option else HOOKS  # the two that make a name of it
     env = {"SEEN": str(seen), "SOURCE_DATE_EPOCH": variable, "CXX": "/none", "TINY_CUDA": "off"}
+    env["PATH"] = str(tmp_path / "torch-free")
 
     script = EVERY_HOOK.replace("{CONFIG}", repr(option))
-    run_python(script, str(tmp_path), *hooks, "build_wheel", cwd=folder, env=env)
+    run_python(script, str(tmp_path), *hooks, "build_wheel", cwd=folder, path=[tmp_path / "site"], env=env)
 
     environments = [json.loads(line) for line in seen.read_text().splitlines()]
+    assert sorted(contents(folder)) == sorted(before)
     assert len(environments) > len(hooks)
     assert [each for each in environments if each != environments[0]] == []
     assert environments[0].get("SOURCE_DATE_EPOCH") == read

@@ -56,6 +56,7 @@ assert {TWICE}
     assert (done.stdout, done.stderr) == ("", "")
 
 
+@pytest.mark.once
 def test_the_kernels_work_in_a_child_of_fork_also_of_one_while_another_thread_loads(
     wheel: Wheel, install: Install, run_with_torch: RunPython
 ) -> None:
@@ -83,6 +84,7 @@ assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     run_with_torch(script, path=[install(wheel)])
 
 
+@pytest.mark.once
 def test_the_installed_files_may_be_read_only(wheel: Wheel, install: Install, run_with_torch: RunPython) -> None:
     site = install(wheel)
     run(["chmod", "-R", "a-w", site], cwd=site)

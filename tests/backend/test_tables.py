@@ -7,14 +7,12 @@ import re
 import shutil
 import sys
 import sysconfig
-import tarfile
 from email.parser import HeaderParser
 from pathlib import Path
 from typing import Any
-from zipfile import ZipFile
 
 import pytest
-from builds import TORCH, Wheel, build, contents, device_code, needs_cuda_torch, pip_wheel, uv
+from builds import TORCH, Wheel, build, contents, device_code, needs_cuda_torch, refused_build
 from declared import CUDA_SOURCE, HEAD, LIGHT, MODULE, PIP, REPOSITORY, TABLE, make_package, make_user_index
 from kernelwheel import VERSION
 from kernelwheel.compiler.toolchain.torch_files import Torch
@@ -36,9 +34,21 @@ ANSWER = "import light\nassert light.answer() == light._C.answer() == 42\n"
 
 
 @pytest.fixture(scope="module")
-def light_wheel(build_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Wheel:
-    project = make_package(tmp_path_factory.mktemp("light") / "project")
-    return build(project, build_root / "light", env=TABLES)
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What is in an sdist, which all that follows is built from."""
+    more = '\n[tool.kernelwheel]\ndependencies = ["idna>=3"]\n'
+    folder = tmp_path_factory.mktemp("light")
+    project = make_package(folder / "project", pyproject=HEAD + more + TABLE)
+    script = "import sys; from kernelwheel import hooks; print(hooks.build_sdist(sys.argv[1]))"
+    run([sys.executable, "-c", script, folder], cwd=project, env={"PYTHONPATH": str(BACKEND)})
+    (file,) = folder.glob("*.tar.gz")
+    shutil.unpack_archive(file, folder / "unpacked")
+    return folder / "unpacked/light_weight-1.0"
+
+
+@pytest.fixture(scope="module")
+def light_wheel(sdist: Path, build_root: Path) -> Wheel:
+    return build(sdist, build_root / "light", env=TABLES)
 
 
 @pytest.fixture
@@ -49,15 +59,23 @@ def site(light_wheel: Wheel, tmp_path: Path) -> Path:
 
 def refused(project: Path, folder: Path, **options: Any) -> str:
     """The error of a build that must fail before anything is compiled."""
-    done = pip_wheel(project, folder, env={**TABLES, **options})
-    said = done.stdout + done.stderr
-    assert done.returncode != 0, said
+    said = refused_build(project, folder, env={**TABLES, **options})
     assert "compiling light" not in said
-    assert "kernelwheel.runtime.errors." in said
     return said
 
 
-# The wheel
+# The sdist, and the wheel that comes of it
+
+
+@pytest.mark.once
+def test_the_sdist_has_the_package_s_own_files(sdist: Path) -> None:
+    names = {path.relative_to(sdist).as_posix() for path in sdist.rglob("*") if path.is_file()}
+    about = (sdist / "PKG-INFO").read_text()
+
+    own = {name for name in names if "egg-info" not in name} - {"PKG-INFO", "setup.cfg"}
+    assert own == set(LIGHT) - {"third_party/answers/README.md"}
+    assert "\nDynamic: License-File\nDynamic: Requires-Dist\n" in about
+    assert re.findall(r"^Requires-Dist: (.*)$", about, re.MULTILINE) == ["idna>=3"]
 
 
 @pytest.mark.once
@@ -78,14 +96,15 @@ def test_the_wheel_holds_the_package_the_runtime_and_what_a_compile_needs(light_
 @pytest.mark.once
 def test_its_name_its_metadata_and_its_manifest_say_what_it_is(light_wheel: Wheel) -> None:
     folder = light_wheel.unpacked / "light_weight-1.0.dist-info"
-    required = HeaderParser().parsestr((folder / "METADATA").read_text()).get_all("Requires-Dist", [])
+    metadata = HeaderParser().parsestr((folder / "METADATA").read_text())
     manifest = light_wheel.manifest
     (extension,) = manifest["plan"]["content"]["extensions"]
     (library,) = manifest["libraries"]
 
     assert light_wheel.file.name == f"light_weight-1.0-{BUILD_TAG}-{PYTHON}-{PYTHON}-manylinux_2_28_x86_64.whl"
     assert f"\nBuild: {BUILD_TAG}\n" in (folder / "WHEEL").read_text()
-    assert set(required) == {f"torch=={MINOR}.*"}
+    assert metadata.get_all("Requires-Dist", []) == ["idna>=3", f"torch=={MINOR}.*"]
+    assert "Dynamic" not in metadata
     assert (extension["name"], extension["define"], extension["cuda"]) == ("light._C", ["ANSWER=42"], "none")
     assert (library["file"], library["module"], library["device"]) == ("light._C.so", "light._C", "cpu")
     assert manifest["built_with"]["kernelwheel"] == VERSION
@@ -196,10 +215,8 @@ def test_a_command_needs_no_more_of_a_package_than_its_kernels(site: Path, tmp_p
     (site / "light/__init__.py").write_text("from . import _C\nassert _C.answer() == 42\n")
     env = {"PYTHONPATH": f"{site}{os.pathsep}{BACKEND}", "LIGHT_JIT": "never"}
 
-    for words in (["light._kernelwheel"], ["kernelwheel"]):
-        package = ["light"] if words == ["kernelwheel"] else []
-        done = run([sys.executable, "-m", *words, "cache", "path", *package], cwd=tmp_path, env=env)
-        assert done.stdout.count("\n") == 1, done.stdout
+    done = run([sys.executable, "-m", "light._kernelwheel", "cache", "path"], cwd=tmp_path, env=env)
+    assert done.stdout.count("\n") == 1, done.stdout
     with_findings = run([sys.executable, "-m", "light._kernelwheel", "doctor"], cwd=tmp_path, env=env, check=False)
 
     assert (with_findings.returncode, with_findings.stdout.count("light 1.0:")) == (1, 1)
@@ -233,7 +250,40 @@ def test_an_extension_is_its_own_home_beside_a_folder_that_hides_the_project_s(
     assert "_light 1.0:" in doctor.stdout
 
 
-# Editable, and from the sdist; with pip and with uv; isolated
+# Editable
+
+
+@pytest.mark.once
+def test_an_editable_install_is_compiled_at_first_use(tmp_path: Path, run_python: RunPython) -> None:
+    project = make_package(tmp_path / "project")
+    stale = project / f"light/_C{sysconfig.get_config_var('EXT_SUFFIX')}"
+    stale.write_text("left by setup.py develop")
+    before = contents(project)
+    (tmp_path / "made").mkdir()
+    hook = "import sys; from kernelwheel import hooks; hooks.build_editable(sys.argv[1])"
+    run_python(hook, tmp_path / "made", cwd=project, path=[BACKEND])
+    (wheel,) = (tmp_path / "made").glob("*.whl")
+    shutil.unpack_archive(wheel, tmp_path / "site", "zip")
+
+    def use(answer: int) -> Done:
+        script = f"import site; site.addsitedir({str(tmp_path / 'site')!r}); import light\n"
+        return run_python(f"{script}assert light.answer() == {answer}\nprint(light._C.__file__)", path=[BACKEND])
+
+    first, again = use(42), use(42)
+    source = project / "pyproject.toml"
+    source.write_text(source.read_text().replace("=42", "=43"))
+    edited = use(43)
+
+    assert "compiling light 1.0" in first.stderr
+    assert again.stderr == ""
+    assert "compiling light 1.0" in edited.stderr
+    assert edited.stdout != again.stdout
+    stale.unlink()
+    made = {name for name in contents(project) if ".egg-info" not in name and not name.startswith("build")}
+    assert made == before.keys() - {stale.relative_to(project).as_posix()}
+
+
+# With pip, isolated
 
 
 @pytest.fixture(scope="module")
@@ -251,63 +301,6 @@ def venv(tmp_path: Path) -> Path:
 def in_venv(python: Path, script: str, env: dict[str, str], **more: str) -> Done:
     paths = {**env, **more, "PYTHONPATH": sysconfig.get_path("purelib")}
     return run([python, "-c", script], cwd=python.parent, env=paths)
-
-
-@pytest.mark.once
-def test_an_editable_install_is_compiled_at_first_use(user_index: dict[str, str], venv: Path, tmp_path: Path) -> None:
-    project = make_package(tmp_path / "project")
-    stale = project / f"light/_C{sysconfig.get_config_var('EXT_SUFFIX')}"
-    stale.write_text("left by setup.py develop")
-    before = contents(project)
-    install = [*PIP, "--python", venv, "install", "--no-deps", "kernelwheel", "-e", project]
-    env = {**user_index, "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    run(install, cwd=tmp_path, env=env)
-
-    first = in_venv(venv, ANSWER, env)
-    again = in_venv(venv, ANSWER + "print(light._C.__file__)", env)
-    source = project / "pyproject.toml"
-    source.write_text(source.read_text().replace("=42", "=43"))
-    edited = in_venv(venv, "import light\nassert light.answer() == 43\nprint(light._C.__file__)", env)
-
-    assert "compiling light 1.0" in first.stderr
-    assert again.stderr == ""
-    assert "compiling light 1.0" in edited.stderr
-    assert edited.stdout != again.stdout
-    stale.unlink()
-    made = {name for name in contents(project) if ".egg-info" not in name and not name.startswith("build")}
-    assert made == before.keys() - {stale.relative_to(project).as_posix()}
-
-
-@pytest.mark.once
-def test_the_sdist_has_the_package_s_own_files_and_a_wheel_comes_of_it(
-    user_index: dict[str, str], build_root: Path, tmp_path: Path
-) -> None:
-    more = '\n[tool.kernelwheel]\ndependencies = ["idna>=3"]\n'
-    project = make_package(tmp_path / "project", pyproject=HEAD + more + TABLE)
-    script = "import sys; from kernelwheel import hooks; print(hooks.build_sdist(sys.argv[1]))"
-    run([sys.executable, "-c", script, tmp_path], cwd=project, env={"PYTHONPATH": str(BACKEND)})
-    (sdist,) = tmp_path.glob("*.tar.gz")
-    with tarfile.open(sdist) as archive:
-        names = {name.partition("/")[2] for name in archive.getnames()}
-    shutil.unpack_archive(sdist, tmp_path / "unpacked")
-    about = (tmp_path / "unpacked/light_weight-1.0/PKG-INFO").read_text()
-
-    own = {name for name in names if name and "egg-info" not in name} - {"PKG-INFO", "setup.cfg"}
-    assert {name for name in own if "." in name} == set(LIGHT) - {"third_party/answers/README.md"}
-    assert "\nDynamic: License-File\nDynamic: Requires-Dist\n" in about
-    assert re.findall(r"^Requires-Dist: (.*)$", about, re.MULTILINE) == ["idna>=3"]
-
-    env = {
-        **user_index, "TMPDIR": str(build_root), "UV_CACHE_DIR": str(tmp_path / "uv"), "UV_OFFLINE": "1",
-        "UV_NO_INDEX": "1", "UV_FIND_LINKS": user_index["PIP_FIND_LINKS"],
-    }  # fmt: skip
-    run(uv("build", "--wheel", "--out-dir", tmp_path / "out", sdist), cwd=tmp_path, env=env)
-    (wheel,) = (tmp_path / "out").glob("*.whl")
-    assert wheel.name == f"light_weight-1.0-{BUILD_TAG}-{PYTHON}-{PYTHON}-manylinux_2_28_x86_64.whl"
-    with ZipFile(wheel) as archive:
-        made = archive.read("light_weight-1.0.dist-info/METADATA").decode()
-    assert re.findall(r"^Requires-Dist: (.*)$", made, re.MULTILINE) == ["idna>=3", f"torch=={MINOR}.*"]
-    assert "Dynamic" not in made
 
 
 @pytest.mark.minutes
@@ -343,10 +336,8 @@ def test_a_native_file_that_no_plan_made_is_refused(tmp_path: Path) -> None:
 def test_a_library_that_is_not_there_is_told_before_anything_is_compiled(tmp_path: Path) -> None:
     project = make_package(tmp_path / "project", pyproject=HEAD + TABLE + 'libraries = ["m", "not-there"]\n')
 
-    done = pip_wheel(project, tmp_path / "out", env=TABLES)
+    said = refused_build(project, tmp_path / "out", env=TABLES)
 
-    said = done.stdout + done.stderr
-    assert done.returncode != 0
     assert "the library not-there" in " ".join(said.split())
     assert not re.search(r"\[1/\d+\]", said)
 
@@ -368,11 +359,7 @@ def test_a_library_that_is_not_there_is_told_before_anything_is_compiled(tmp_pat
 def test_a_kind_that_the_sources_are_not_of_is_an_error(tmp_path: Path, kind: str, source: str, says: str) -> None:
     project = make_package(tmp_path / "project", pyproject=HEAD + TABLE + f'kind = "{kind}"\n', module=source)
 
-    done = pip_wheel(project, tmp_path / "out", env=TABLES)
-
-    assert done.returncode != 0
-    assert says in done.stdout + done.stderr
-    assert list((tmp_path / "out").glob("*.whl")) == []
+    assert says in refused_build(project, tmp_path / "out", env=TABLES)
 
 
 # CUDA
@@ -424,19 +411,30 @@ def light_cuda_wheel(build_root: Path, tmp_path_factory: pytest.TempPathFactory)
     files = {**LIGHT, "native/add.cu": CUDA_SOURCE, "info/release.cpp": RELEASE}
     text = HEAD + CUDA_TABLE + FAMILY + WITHOUT_KERNELS
     project = make_package(tmp_path_factory.mktemp("light") / "cuda", files, pyproject=text)
-    return build(project, build_root / "light-cuda", env=TABLES)
+    return build(project, build_root / "light-cuda", env={**TABLES, "TORCH_CUDA_ARCH_LIST": "8.0;9.0+PTX"})
 
 
 @needs_cuda_torch
 def test_a_library_has_kernels_for_its_own_architectures_or_none(light_cuda_wheel: Wheel) -> None:
     libraries = {each["file"]: each for each in light_cuda_wheel.manifest["libraries"]}
 
-    assert {file: each["sass"] for file, each in libraries.items()} == {
-        "light._C.so": ["9.0"],
-        "light._hopper.so": ["9.0a"],
-        "light._release.so": [],
-        "light._late.so": [],
+    assert {file: (each["sass"], each["ptx"]) for file, each in libraries.items()} == {
+        "light._C.so": (["8.0", "9.0"], ["9.0"]),
+        "light._hopper.so": (["9.0a"], []),
+        "light._release.so": ([], []),
+        "light._late.so": ([], []),
     }
+
+
+@needs_cuda_torch
+def test_torch_cuda_arch_list_is_what_is_compiled_and_all_of_it_compressed(light_cuda_wheel: Wheel) -> None:
+    """By default nvcc compresses PTX alone."""
+    archs = light_cuda_wheel.manifest["built_with"]["settings"]["archs"]
+    assert archs == {"value": "8.0;9.0+PTX", "origin": "environment variable TORCH_CUDA_ARCH_LIST"}
+    listing = device_code(light_cuda_wheel.native / "light._C.so")
+    images = re.findall(r"^Fatbin (elf|ptx) code:\n=+\narch = sm_(\w+)\n((?:.+\n)+)", listing, re.MULTILINE)
+    assert {(kind, arch) for kind, arch, _ in images} == {("elf", "80"), ("elf", "90"), ("ptx", "90")}
+    assert [said for _, _, said in images if "\ncompressed\n" not in said] == []
 
 
 BY_PATH = """

@@ -79,9 +79,7 @@ def test_a_named_cpu_takes_the_place_of_native_and_is_in_the_manifest_and_the_lo
     assert "a CPU with cx16, lahf_lm, pni, popcnt" in inspected.stdout
 
 
-def test_where_the_cpu_has_less_nothing_is_loaded_doctor_says_so_and_a_compile_cures_it(
-    v2_wheel: Wheel, tmp_path: Path
-) -> None:
+def test_where_the_cpu_has_less_nothing_is_loaded_and_doctor_says_so(v2_wheel: Wheel, tmp_path: Path) -> None:
     site = Path(shutil.copytree(v2_wheel.unpacked, tmp_path / "site"))
     rewrite_manifest(site / "light/_native", lambda values: values["plan"]["target"]["cpu"].update(of_tomorrow="cpu"))
     env = {"PYTHONPATH": f"{site}:{BACKEND}", "LIGHT_CACHE_DIR": str(tmp_path / "cache")}
@@ -91,13 +89,11 @@ def test_where_the_cpu_has_less_nothing_is_loaded_doctor_says_so_and_a_compile_c
 
     refused = python("-c", "import light; light.answer()", LIGHT_JIT="never")
     doctor = json.loads(python("-m", "light._kernelwheel", "doctor", "--json", LIGHT_JIT="never").stdout)
-    compiled = python("-c", "import light; print(light.answer(), light._C.__file__)")
 
     assert "required: a CPU with cx16, lahf_lm, of_tomorrow, " in evenly(refused.stderr)
     assert "found: a CPU without of_tomorrow" in evenly(refused.stderr)
     assert [each["dimension"] for each in doctor["verdict"]] == ["cpu"]
     assert doctor["findings"]
-    assert compiled.stdout.startswith(f"42 {tmp_path / 'cache'}"), compiled.stderr
 
 
 def required(editable: Editable, prefix: Sequence[str] = (), check: bool = True, **env: str) -> Done:

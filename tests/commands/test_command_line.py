@@ -37,11 +37,10 @@ PRINTING = [
     ["convert", "scene.ply", "out.splat", "--sh-degree", "0"],
     ["export", "scene.ply", "-o", "out.html"],
     ["info", "scene.ply"],
-    ["inspect", "WHEEL"],
     ["cache", "list"],
 ]
 # Unbuffered, the first word fails and not the last flush.
-UNBUFFERED = [(words, True) for words in (["--help"], ["doctor"], SMALL_FIT)]
+UNBUFFERED = [(words, True) for words in (["--help"], ["doctor"])]
 STREAMS = [(words, False) for words in PRINTING] + UNBUFFERED
 # The line is made in one place, so that each way of printing is enough: argparse's, text, JSON, progress.
 ONCE_EACH = [["--version"], ["doctor"], ["doctor", "--json"], SMALL_FIT]

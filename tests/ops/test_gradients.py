@@ -297,8 +297,7 @@ def test_a_projection_s_sparse_gradients() -> None:
 # Other ways to run
 
 
-@pytest.mark.parametrize("sh_degree", [None, 1])
-@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(("packed", "sh_degree"), [(False, None), (True, 1)])
 def test_rasterization_compiles_into_one_graph(packed: bool, sh_degree: int | None) -> None:
     scene = random_scene(3, 40, 29, 19, views=("front", "close"))
     leaves = {k: v.requires_grad_() for k, v in parameters_of(scene, sh_degree, True, False).items()}

@@ -70,7 +70,7 @@ class Tally:
 
 @pytest.mark.slow
 def test_random_scenes_agree_with_the_reference(device: str) -> None:
-    @settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=100, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
     @given(
         seed=st.integers(0, 2**32 - 1),
         gaussians=st.integers(0, 100),

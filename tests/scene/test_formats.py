@@ -781,7 +781,7 @@ def damaged_scenes(draw: st.DrawFn) -> tuple[str, bytes]:
 
 
 @pytest.mark.slow
-@settings(max_examples=how_many(1500), deadline=None, derandomize=True)
+@settings(max_examples=how_many(500), deadline=None, derandomize=True)
 @given(damaged=damaged_scenes())
 def test_damaged_scenes_are_read_or_refused_but_never_crash(
     tmp_path_factory: pytest.TempPathFactory, damaged: tuple[str, bytes]
@@ -804,7 +804,7 @@ def test_damaged_scenes_are_read_or_refused_but_never_crash(
 finite = st.floats(width=32, allow_nan=False, allow_infinity=False)
 
 
-@settings(max_examples=how_many(200), deadline=None, derandomize=True)
+@settings(max_examples=how_many(80), deadline=None, derandomize=True)
 @given(
     numbers=st.lists(finite, min_size=23, max_size=23),
     scales=st.lists(st.floats(0, 2.0**127, width=32), min_size=3, max_size=3),

@@ -335,7 +335,7 @@ def damaged_files(draw: st.DrawFn) -> bytes:
 
 
 @pytest.mark.slow
-@settings(max_examples=how_many(1500), deadline=None, derandomize=True)
+@settings(max_examples=how_many(500), deadline=None, derandomize=True)
 @given(
     data=st.one_of(
         damaged_files(),

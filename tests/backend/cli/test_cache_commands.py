@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from builds import TORCH, contents, needs_cpu_torch, needs_cuda_torch
+from editables import SMALL, make_editable
 from kept import fill, kernels_of, relabel
 from kernelwheel.cli import cache_commands
 from kernelwheel.project import arch_choice
@@ -142,7 +143,8 @@ def test_path_is_the_folder_that_the_setting_names(cache: Cache) -> None:
 
 
 @pytest.mark.slow
-def test_build_compiles_what_is_missing_and_then_nothing(cache: Cache) -> None:
+def test_build_compiles_what_is_missing_and_then_nothing(cache: Cache, tmp_path: Path) -> None:
+    cache.checkout = make_editable(tmp_path, SMALL).checkout
     status, first = cache.json("build", "--cuda", "off")
     again, out, err = cache.run("build", "--cuda", "off")
 

@@ -145,6 +145,7 @@ def arm_wheel(checkout: Checkout, build_root: Path) -> Wheel:
     return build(checkout(), build_root / "arm", env={"TINY_CUDA": "off"}, config=FOR_ARM)
 
 
+@pytest.mark.minutes
 @needs_compiler
 def test_the_wheel_is_for_the_platform_in_its_name_and_in_everything_that_it_says(arm_wheel: Wheel) -> None:
     (facts,) = arm_wheel.unpacked.glob("*.dist-info/WHEEL")
@@ -161,6 +162,7 @@ def test_the_wheel_is_for_the_platform_in_its_name_and_in_everything_that_it_say
     assert "stable ABI: nothing beyond that" in arm_wheel.output
 
 
+@pytest.mark.minutes
 @needs_compiler
 def test_every_native_member_is_a_library_for_it_that_finds_torch_by_name(arm_wheel: Wheel) -> None:
     native = [path for path in arm_wheel.unpacked.rglob("*") if path.is_file() and path.read_bytes()[:4] == b"\x7fELF"]
@@ -179,6 +181,7 @@ def test_every_native_member_is_a_library_for_it_that_finds_torch_by_name(arm_wh
         assert not {"DT_RPATH", "DT_RUNPATH"} & set(tags)
 
 
+@pytest.mark.minutes
 @needs_compiler
 def test_nothing_of_the_builder_is_in_it(arm_wheel: Wheel, build_root: Path) -> None:
     for path in (path for path in arm_wheel.unpacked.rglob("*") if path.is_file() and path.suffix != ".py"):
@@ -186,6 +189,7 @@ def test_nothing_of_the_builder_is_in_it(arm_wheel: Wheel, build_root: Path) -> 
         assert not any(text.encode() in data for text in (str(build_root), str(TORCH.root), "x86_64-linux-gnu"))
 
 
+@pytest.mark.minutes
 @needs_compiler
 def test_two_builds_in_two_folders_are_the_same_bytes(arm_wheel: Wheel, checkout: Checkout, build_root: Path) -> None:
     again = build(checkout(), build_root / "arm again", env={"TINY_CUDA": "off"}, config=FOR_ARM)

@@ -297,12 +297,3 @@ def test_a_compiler_that_is_killed_alone_is_an_error_that_says_what_it_lacked(sm
     (log,) = re.findall(r"read the whole log: (\S+)", said)
     # Both attempts are in the log: with two compilers at once, and with one.
     assert Path(log).read_text().count("ninja: build stopped") == 2
-
-
-def test_a_compile_error_is_not_tried_again(small: Editable) -> None:
-    small.change("native/one.cpp", "return ONE", "return std::bad_alloc")
-
-    said = small.failure(MAX_JOBS="2")
-
-    assert "did not compile (exit status" in said
-    assert small.compiled().count("one.cpp") == 1

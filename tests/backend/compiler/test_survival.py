@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -61,7 +61,7 @@ def assert_tidy(editable: Editable) -> None:
 
 
 AT_ONCE = """
-import hashlib, os, sys, time
+import hashlib, os, sys, threading, time
 from pathlib import Path
 import tiny
 go = Path(sys.argv[1])
@@ -73,17 +73,26 @@ else:
 ready.touch()
 while not go.exists():
     time.sleep(0.005)
-tiny.KERNELS.require("cpu")
+failures = []
+def use():
+    try:
+        tiny.KERNELS.require("cpu")
+    except Exception as error:
+        failures.append(error)
+threads = [threading.Thread(target=use) for _ in range(2)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+assert not failures, failures
 folder = Path(tiny.KERNELS.info()["loaded"]["cpu"])
 line = f"{folder} {hashlib.sha256((folder / 'libtiny_cpu.so').read_bytes()).hexdigest()}\\n"
 os.write(1, line.encode())  # in one piece: all children write to one pipe
 """
 
 
-def test_16_processes_at_once_make_one_compile_and_get_one_artifact(small: Editable) -> None:
+def test_processes_and_threads_at_once_make_one_compile_and_get_one_artifact(small: Editable) -> None:
     """Children of a process that has imported torch; what each got: the folder and the library's digest."""
     go = small.folder / "go"
-    ready = [small.folder / f"ready{i}" for i in range(16)]
+    ready = [small.folder / f"ready{i}" for i in range(4)]
     running = start(small, AT_ONCE, go, *ready)
     while not all(path.exists() for path in ready):
         assert running.poll() is None
@@ -92,7 +101,7 @@ def test_16_processes_at_once_make_one_compile_and_get_one_artifact(small: Edita
     got = finish(running).splitlines()
 
     assert small.compiled() == ["one.cpp", "two.cpp"]
-    assert len(got) == 16
+    assert len(got) == len(ready)
     assert len(set(got)) == 1
     assert_tidy(small)
 
@@ -106,7 +115,8 @@ def test_those_who_wait_are_told_for_whom_since_when_and_where_its_log_is(small:
             line = waiting.stderr.readline()
             assert line, f"it did not wait: {said}"
             said += line
-    finish(waiting)
+        waiting.kill()
+        waiting.communicate()
 
     assert f"process {maker.pid}" in said
     assert "since" in said
@@ -134,26 +144,6 @@ with making(store, print):
     yield process
     process.kill()
     process.communicate()
-
-
-def test_threads_at_first_use_make_one_compile(small: Editable) -> None:
-    script = """
-import threading, tiny
-failures = []
-def use():
-    try:
-        tiny.KERNELS.require("cpu")
-    except Exception as error:
-        failures.append(error)
-threads = [threading.Thread(target=use) for _ in range(8)]
-for thread in threads: thread.start()
-for thread in threads: thread.join()
-assert not failures, failures
-"""
-    small.python(script)
-
-    assert small.compiled() == ["one.cpp", "two.cpp"]
-    assert_tidy(small)
 
 
 @pytest.mark.minutes
@@ -326,8 +316,8 @@ def zygote(small: Editable) -> Iterator[Zygote]:
 
 
 WORK = "cache/tiny/.build/kernelwheel-*/"
-AT_THE_END = [f"die_when {WORK}out/*.so"]
 FROM_NOTHING = [
+    f"die_when {WORK}out/*.so",
     "die_at compiler compile _read_back before",
     f"die_when {WORK}build/CMakeFiles/*/*.o",
     "die_at compiler cmake_build _drive before",
@@ -348,12 +338,10 @@ AFTER_AN_EDIT = [
 ]
 
 
-@pytest.mark.parametrize(
-    "orders", [AT_THE_END, pytest.param(FROM_NOTHING, marks=pytest.mark.minutes)], ids=["end", "before"]
-)
-def test_a_kill_at_every_step_leaves_nothing_half_and_nobody_waiting(zygote: Zygote, orders: Sequence[str]) -> None:
+@pytest.mark.minutes
+def test_a_kill_at_every_step_leaves_nothing_half_and_nobody_waiting(zygote: Zygote) -> None:
     right = zygote.make()
-    for order in orders:
+    for order in FROM_NOTHING:
         remove_work(zygote.editable.builds)
         zygote.survive(order, right)
 
@@ -379,6 +367,7 @@ def test_a_kill_at_every_step_of_a_compile_after_an_edit_leaves_nothing_half(zyg
 def start_compilers(small: Editable) -> subprocess.Popen[str]:
     """A call whose two compilers are running, and go on until `slow` is removed."""
     (small.folder / "slow").touch()
+    (small.folder / "calls").unlink(missing_ok=True)
     making = start(small, REQUIRE)
     while small.compiled() != ["one.cpp", "two.cpp"]:
         assert making.poll() is None
@@ -386,26 +375,20 @@ def start_compilers(small: Editable) -> subprocess.Popen[str]:
     return making
 
 
-def assert_all_end_and_the_next_call_succeeds(small: Editable) -> None:
+def assert_all_end(small: Editable) -> None:
     deadline = time.monotonic() + 30
     while processes_of(small.folder):
         assert time.monotonic() < deadline, processes_of(small.folder)
         time.sleep(0.01)
-    (small.folder / "slow").unlink()
-    small.python(REQUIRE)
-    assert_tidy(small)
 
 
-def test_compilers_die_with_their_caller(small: Editable) -> None:
+def test_compilers_die_with_their_caller_and_with_the_driver_alone(small: Editable) -> None:
+    """As that is killed for lack of memory; who asked it lives on."""
     making = start_compilers(small)
     making.kill()
     making.communicate(timeout=60)
+    assert_all_end(small)
 
-    assert_all_end_and_the_next_call_succeeds(small)
-
-
-def test_compilers_die_with_the_driver_alone(small: Editable) -> None:
-    """As it is killed for lack of memory; who asked it lives on."""
     making = start_compilers(small)
     driver = min(process for process, words in processes_of(small.folder) if "compiler/__main__.py" in words)
     os.kill(driver, signal.SIGKILL)
@@ -414,7 +397,10 @@ def test_compilers_die_with_the_driver_alone(small: Editable) -> None:
     assert making.returncode == 1
     assert "BuildError" in said
     assert "signal 9" in said
-    assert_all_end_and_the_next_call_succeeds(small)
+    assert_all_end(small)
+    (small.folder / "slow").unlink()
+    small.python(REQUIRE)
+    assert_tidy(small)
 
 
 # Disks and filesystems
@@ -439,14 +425,6 @@ def test_a_full_disk_is_said(small: Editable) -> None:
     assert list((small.store.root / ".work").iterdir()) == []
     small.python(REQUIRE)
     assert_tidy(small)
-
-
-def test_a_store_on_a_disk_that_is_read_only_is_said(small: Editable) -> None:
-    done = in_namespace(small, "mount --bind cache cache; mount -o remount,ro,bind cache")
-
-    assert "StoreError: compiled kernels cannot be stored" in done.stderr
-    assert "Read-only file system" in done.stderr
-    assert "TINY_CACHE_DIR" in done.stderr
 
 
 def test_an_entry_on_a_disk_that_is_read_only_is_found(compiled: Editable) -> None:

@@ -40,9 +40,14 @@ if(KERNELWHEEL_CUDA)
   kernelwheel_add_op_library(tiny_cuda CUDA SOURCES add.cu)
 endif()
 """,
-    "one.cpp": 'extern "C" int tiny_one() { return 1; }\n',
-    "add.cu": "#include <cuda/std/cstdint>\n__global__ void add(cuda::std::int32_t* x) { x[threadIdx.x] += 1; }\n"
-    'extern "C" void tiny_add(cuda::std::int32_t* x) { add<<<1, 32>>>(x); }\n',
+    "one.cpp": '#ifdef NOISE\n#error\n#endif\nextern "C" int tiny_one() { return 1; }\n',
+    "add.cu": """#include <cuda/std/cstdint>
+#ifdef NOISE
+#error
+#endif
+__global__ void add(cuda::std::int32_t* x) { x[threadIdx.x] += 1; }
+extern "C" void tiny_add(cuda::std::int32_t* x) { add<<<1, 32>>>(x); }
+""",
 }
 
 
@@ -192,11 +197,29 @@ def test_a_toolkit_in_conda_s_layout_makes_the_same_artifact(nvcc: Nvcc, as_foun
     assert libraries(again) == libraries(as_found)
 
 
+@pytest.fixture
+def noise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a shell may say to compilers behind the registry's back; each would change or break a build."""
+    headers = tmp_path / "headers/cuda/std"
+    headers.mkdir(parents=True)
+    (headers / "cstdint").write_text("#error a header from the shell's CPATH\n")
+    said = {
+        "CPATH": f"{tmp_path}/headers", "CPLUS_INCLUDE_PATH": f"{tmp_path}/headers", "LIBRARY_PATH": f"{tmp_path}",
+        "NVCC_APPEND_FLAGS": "-lineinfo -DNOISE", "NVCC_PREPEND_FLAGS": "-DNOISE", "CUDAARCHS": "90",
+        "CFLAGS": "-DNOISE", "CPPFLAGS": "-DNOISE", "CMAKE_GENERATOR": "Unix Makefiles", "CMAKE_BUILD_TYPE": "Debug",
+        "CMAKE_ARGS": "-DCMAKE_CXX_FLAGS=-DNOISE", "PYTHONHASHSEED": "7", "MAX_JOBS": "1", "LANG": "de_DE.UTF-8",
+    }  # fmt: skip
+    for name, value in said.items():
+        monkeypatch.setenv(name, value)
+
+
 @pytest.mark.slow
 @needs_cuda_torch
-def test_an_nvcc_behind_wrappers_and_of_another_minor_than_torch_s_makes_the_same_and_the_manifest_has_both(
+@pytest.mark.usefixtures("noise")
+def test_whatever_the_shell_says_an_nvcc_behind_wrappers_and_of_another_minor_than_torch_s_makes_the_same(
     nvcc: Nvcc, as_found: Artifact, tmp_path: Path
 ) -> None:
+    """In another folder, and the manifest has both versions."""
     launcher = make_program(tmp_path / "ccache", 'exec "$@"')
     shim = make_program(tmp_path / "shims/nvcc", f'exec {launcher} {nvcc.path} "$@"')
     other = f"{nvcc.release[0]}.97"

@@ -59,17 +59,10 @@ def run(user: Editable, folder: Path, script: str, **env: str) -> Done:
 
 @pytest.mark.slow
 def test_an_earlier_c_standard_in_a_call_is_raised_and_the_call_is_told(
-    user: Editable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    user: Editable, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     source = f'{MODULE}static_assert(__cplusplus >= 201703L, "torch asks for more");\n'
     here = write(tmp_path, {**FILES, "csrc/light.cpp": source})
-    with monkeypatch.context() as changed:
-        changed.setenv("KERNELWHEEL_CXX_STANDARD", "as-written")
-        with pytest.raises(BuildError, match="did not compile") as raised:
-            load_light(here, extra_cflags=["-O1 -std=c++14"])
-    assert "torch asks for more" in raised.value.found
-    assert "is raised" not in capfd.readouterr().err
-
     assert load_light(here, extra_cflags=["-O1 -std=c++14"]).answer() == 42
 
     assert "-std=c++14 in extra_cflags of light is raised to c++" in capfd.readouterr().err
@@ -156,6 +149,7 @@ def test_functions_are_bound_and_another_version_of_a_module_is_another_module(
     def load(value: int) -> Any:  # under a name that CMake keeps for a target of its own
         source = f"#include <pybind11/pybind11.h>\nint f() {{ return {value}; }}"
         options = {"no_implicit_headers": True, "with_pytorch_error_handling": False, "gil_not_used": value == 2}
+        options["extra_cflags"] = "-O0"  # pybind11's headers take long
         return kernelwheel.load_inline("test", source, functions={"f": DOCSTRING}, **options)
 
     somebody_s = ModuleType("test")
@@ -272,7 +266,7 @@ PARTS = {
 def test_device_code_is_linked_from_several_files_and_is_machine_code_alone(
     user: Editable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "8.0;9.0+PTX")
+    monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "9.0+PTX")
     sources = [write(tmp_path, PARTS) / name for name in PARTS]
 
     prepared = kernelwheel.prepare("light", sources, extra_cuda_cflags=["-rdc=true"])
@@ -282,7 +276,7 @@ def test_device_code_is_linked_from_several_files_and_is_machine_code_alone(
     (entry,) = Store(user.cache, "kernelwheel.light", "0").entries()
     (library,) = entry.manifest.libraries
     assert prepared == again == entry.folder
-    assert (library.sass, library.ptx) == (("8.0", "9.0"), ())
+    assert (library.sass, library.ptx) == (("9.0",), ())
     script = f"""
 import torch
 from importlib.util import module_from_spec, spec_from_file_location
@@ -344,10 +338,6 @@ ahead = ["csrc/*", "include/**/*"]
 
     assert done.stdout == f"42 {wheel.native / 'ahead.light.so'}\n"
     assert not user.cache.exists()
-    # Of other content, it is compiled.
-    (wheel.unpacked / "ahead/include/detail/value.h").write_text("#define ANSWER 43\n")
-    done = run(user, wheel.unpacked, script, PYTHONPATH=f"{wheel.unpacked}:{BACKEND}")
-    assert done.stdout.startswith("43 ")
 
 
 @pytest.mark.slow

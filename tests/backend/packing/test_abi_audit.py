@@ -27,8 +27,7 @@ def out(tmp_path: Path) -> Path:
 
 def with_code(checkout: Checkout, text: str) -> Path:
     folder = checkout()
-    with (folder / "native/twice.cpp").open("a") as source:
-        source.write(text)
+    (folder / "native/twice.cpp").write_text(text)
     return folder
 
 

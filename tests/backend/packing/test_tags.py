@@ -141,7 +141,7 @@ def with_source(checkout: Checkout, text: str) -> Path:
     folder = checkout()
     (folder / "native/more.cpp").write_text(text)
     lists = folder / "native/CMakeLists.txt"
-    lists.write_text(lists.read_text().replace("SOURCES twice.cpp", "SOURCES twice.cpp more.cpp"))
+    lists.write_text(lists.read_text().replace("SOURCES twice.cpp", "SOURCES more.cpp"))
     return folder
 
 

@@ -101,32 +101,35 @@ def test_a_library_that_lacks_a_function_leaves_the_question_to_cuda(
 # What is made of it
 
 LISTED = """
-import json, torch
+import json, os, sys, torch
 from kernelwheel.runtime.machine import host
 host.with_gpus = lambda found: "CUDA was asked"
-torch.cuda.is_initialized = lambda: INITIALIZED
-seen = host.with_listed_gpus(host.probe()._replace(cuda="13.0"))
-print(seen if isinstance(seen, str) else json.dumps([seen.driver, seen.capabilities]))
+for env, initialized, _ in json.loads(sys.argv[1]):
+    if os.fork():  # the libraries are loaded once in a process
+        os.wait()
+        continue
+    os.environ.update(env)
+    torch.cuda.is_initialized = lambda: initialized
+    seen = host.with_listed_gpus(host.probe()._replace(cuda="13.0"))
+    print(seen if isinstance(seen, str) else json.dumps([seen.driver, seen.capabilities]))
+    sys.exit()
 """
-
-
-@pytest.mark.parametrize(
-    ("env", "initialized", "said"),
-    [
-        ({"FAKE_DRIVER": "13020"}, False, "[[13, 2], [[8, 0], [9, 0]]]"),
-        ({"FAKE_DRIVER": "13020"}, True, "CUDA was asked"),
-        ({"FAKE_DRIVER": "12090"}, False, "[[12, 9], []]"),
-        ({"FAKE_FAILURE": "cuDriverGetVersion:34"}, False, "[null, []]"),  # CUDA_ERROR_STUB_LIBRARY
-    ],
+CASES = (
+    ({"FAKE_DRIVER": "13020"}, False, "[[13, 2], [[8, 0], [9, 0]]]"),
+    ({"FAKE_DRIVER": "13020"}, True, "CUDA was asked"),
+    ({"FAKE_DRIVER": "12090"}, False, "[[12, 9], []]"),
+    ({"FAKE_FAILURE": "cuDriverGetVersion:34"}, False, "[null, []]"),  # CUDA_ERROR_STUB_LIBRARY
 )
+
+
 def test_the_host_has_gpus_that_torch_could_use_and_cuda_is_asked_only_if_need_be(
-    run_python: RunPython, fake_gpus: Path, env: dict[str, str], initialized: bool, said: str
+    run_python: RunPython, fake_gpus: Path
 ) -> None:
-    env = {"LD_LIBRARY_PATH": str(fake_gpus), "FAKE_GPUS": TWO, **env}
+    env = {**UNSET, "LD_LIBRARY_PATH": str(fake_gpus), "FAKE_GPUS": TWO}
 
-    done = run_python(LISTED.replace("INITIALIZED", str(initialized)), path=[BACKEND], env={**UNSET, **env})
+    done = run_python(LISTED, json.dumps(CASES), path=[BACKEND], env=env)
 
-    assert done.stdout == f"{said}\n"
+    assert done.stdout.splitlines() == [said for *_, said in CASES]
 
 
 FITS = """

@@ -31,7 +31,7 @@ from samples import Values, rewrite_manifest
 ROOM = 200  # MB, for Python and what an import needs beyond
 LIBRARY = "libtiny_cpu.so"
 NATIVE = "tiny/_native"
-many = settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+many = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @pytest.fixture
@@ -261,13 +261,9 @@ def test_a_hostile_file_is_refused_in_little_memory(
     assert peak < 40
     assert list(store.entries()) == []
     assert not (store.root / ".work").exists() or list((store.root / ".work").iterdir()) == []
-
-
-@hostile
-def test_inspect_refuses_a_hostile_file_or_shows_its_damage(entry: Artifact, tmp_path: Path, make: Make) -> None:
-    (tmp_path / "hostile").write_bytes(make(entry))
+    # `inspect` refuses it too, or shows its damage.
     try:
-        view = view_wheel(tmp_path / "hostile")
+        view = view_wheel(source)
     except IncompatibleArtifactError:
         return
     assert [line for line in view.damage if "RECORD" not in line] != [], "none of these files has one"

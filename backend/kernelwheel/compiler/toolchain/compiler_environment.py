@@ -6,11 +6,12 @@ change the binary behind its back.
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from ...runtime.variables import search_path
+from ...runtime.errors import SettingsError
 
 # What every compiler sees of the caller's environment.
 PASSED_ON = ("HOME", "LD_LIBRARY_PATH", "PATH")
@@ -83,3 +84,20 @@ def without_effect(environ: Mapping[str, str], variable: Callable[[str], str]) -
     for name, option in _INSTEAD.items():
         if environ.get(name, "").strip():
             yield f"note: {name} has no effect here; {variable(option)} has, or the option {option}"
+
+
+def search_path(*folders: Path | str, then: str = "") -> str:
+    """The value of a variable such as PYTHONPATH: folders, before those of its value so far.
+
+    Raises:
+        SettingsError: a folder has a separator in its name (`;` is CMake's), and would be two, which may be anybody's.
+    """
+    for folder in map(str, folders):
+        if not folder or set(folder) & {os.pathsep, ";"}:
+            raise SettingsError(
+                "folders cannot be handed on to other programs",
+                required=f"folders without {os.pathsep} or ; in their names, which other programs take for two",
+                found=folder or "a folder without a name",
+                remedies=["install, build or run it in a folder with another name"],
+            )
+    return os.pathsep.join([*map(str, folders), *filter(None, [then])])
