@@ -253,9 +253,20 @@ def test_an_extension_is_its_own_home_beside_a_folder_that_hides_the_project_s(
 # Editable
 
 
+APART = """
+[[tool.kernelwheel.extension]]
+name = "light._apart"
+kind = "operators"
+sources = ["apart.cpp"]
+apart = true
+"""
+
+
 @pytest.mark.once
 def test_an_editable_install_is_compiled_at_first_use(tmp_path: Path, run_python: RunPython) -> None:
-    project = make_package(tmp_path / "project")
+    project = make_package(tmp_path / "project", {**LIGHT, "apart.cpp": 'extern "C" int light_apart() { return 1; }\n'})
+    with (project / "pyproject.toml").open("a") as table:
+        table.write(APART)
     stale = project / f"light/_C{sysconfig.get_config_var('EXT_SUFFIX')}"
     stale.write_text("left by setup.py develop")
     before = contents(project)
@@ -265,18 +276,23 @@ def test_an_editable_install_is_compiled_at_first_use(tmp_path: Path, run_python
     (wheel,) = (tmp_path / "made").glob("*.whl")
     shutil.unpack_archive(wheel, tmp_path / "site", "zip")
 
-    def use(answer: int) -> Done:
-        script = f"import site; site.addsitedir({str(tmp_path / 'site')!r}); import light\n"
+    def use(answer: int, more: str = "") -> Done:
+        script = f"import site; site.addsitedir({str(tmp_path / 'site')!r}); import light\n{more}"
         return run_python(f"{script}assert light.answer() == {answer}\nprint(light._C.__file__)", path=[BACKEND])
 
     first, again = use(42), use(42)
+    apart, unchanged = use(42, "import light._apart\n"), use(42, "import light._apart\n")
     source = project / "pyproject.toml"
     source.write_text(source.read_text().replace("=42", "=43"))
     edited = use(43)
 
     assert "compiling light 1.0" in first.stderr
-    assert again.stderr == ""
+    assert again.stderr == unchanged.stderr == ""
+    assert "] CXX apart.cpp" in apart.stderr
+    assert "module.cpp" not in apart.stderr
+    assert apart.stdout == again.stdout
     assert "compiling light 1.0" in edited.stderr
+    assert "apart.cpp" not in edited.stderr
     assert edited.stdout != again.stdout
     stale.unlink()
     made = {name for name in contents(project) if ".egg-info" not in name and not name.startswith("build")}

@@ -94,9 +94,10 @@ def against(snapshot: Snapshot, request: Request, artifact: Artifact) -> tuple[M
     """The mismatches that rule an Artifact out for a request; empty if it fits."""
     artifact = artifact.only(request.part)
     manifest, host = artifact.manifest, snapshot.host
-    if request.part and request.part not in (parts := manifest.content["parts"]):
-        has = f"those of {', '.join(parts) or 'no part'}"
-        return (Mismatch("part", f"the kernels of {request.part}", has, f"rebuild {snapshot.package}"),)
+    parts = manifest.content["parts"]
+    if lacking := {*filter(None, [request.part] if request.part else snapshot.parts)}.difference(parts):
+        required, has = f"the kernels of {min(lacking)}", f"those of {', '.join(parts) or 'no part'}"
+        return (Mismatch("part", required, has, f"rebuild {snapshot.package}"),)
     found = compatible.for_device(check(manifest, host, snapshot.wanted_of(artifact)), request.device)
     if request.device != "cuda" or not (request.build or request.capability):
         return found
