@@ -27,7 +27,7 @@ import gpu_scenes
 import gsplat_sources
 import launches
 import torch
-from kernel_resources import find_cuobjdump, installed_library
+from kernel_resources import find_cuobjdump, installed_libraries
 from measure import table
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -36,7 +36,7 @@ from splat.ops.image_loss import image_loss
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from simt import gsplat16_kernels
-from simt.compile_simt import build, newest_ptx
+from simt.compile_simt import build, cuda_libraries, newest_ptx
 from simt.gsplat_kernels import build_gsplat, in_place_of
 from simt.ptx_counting import CLASSES
 from simt.ptx_translator import blocks, kernels_in
@@ -75,14 +75,14 @@ class Redirected(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def main(folder: Path, scene: str, reduction: int, library: Path | None, gsplat16: Path | None) -> None:
+def main(folder: Path, scene: str, reduction: int, libraries: Path | None, gsplat16: Path | None) -> None:
     """Print the tables."""
-    folder, library = folder.resolve(), library or installed_library()
+    folder, libraries = folder.resolve(), libraries or installed_libraries()
     shown = gpu_scenes.smaller(SCENES[scene]("cpu"), reduction)
     print(f"{scene}, {shown['width']}x{shown['height']}, {len(shown['means'])} Gaussians; executed, nothing was timed")
     print(f"gsplat {gsplat_sources.GSPLAT16 if gsplat16 else gsplat_sources.GSPLAT}")
     theirs = run_gsplat16(folder, gsplat16, shown) if gsplat16 else run_gsplat(folder, shown)
-    found = dict(zip(PACKAGES, (run_ours(folder, library, shown), theirs), strict=True))
+    found = dict(zip(PACKAGES, (run_ours(folder, libraries, shown), theirs), strict=True))
     print_steps(found)
     for package, executed in found.items():
         print_kernels(package, executed)
@@ -109,15 +109,19 @@ def counts_of(package: str, executed: Executed) -> list[dict[str, str | int]]:
     ]
 
 
-def run_ours(folder: Path, library: Path, scene: gpu_scenes.Arguments) -> Executed:
-    """Forward and backward, by the operators that the library has; and the loss of such a picture."""
-    ptx = newest_ptx(library, find_cuobjdump())
+def run_ours(folder: Path, libraries: Path, scene: gpu_scenes.Arguments) -> Executed:
+    """Forward and backward, by the operators that the libraries in a folder have; and the loss of such a picture."""
+    ptx = newest_ptx(libraries, find_cuobjdump())
     executor = build(folder / "splat", OPERATORS, ptx, OURS, count=True)
     with Redirected():
         gpu_scenes.differentiate(splat.rasterization, scene)
         image, target = torch.rand(2, 1, scene["height"], scene["width"], 3)
         image_loss(image.requires_grad_(), target, None, 0.8, -0.2).backward()  # type: ignore[no-untyped-call]
-    return Executed(ptx, work_of(executor), sass_of(library))
+    return Executed(
+        ptx,
+        work_of(executor),
+        {name: count for library in cuda_libraries(libraries) for name, count in sass_of(library).items()},
+    )
 
 
 def run_gsplat(folder: Path, scene: gpu_scenes.Arguments) -> Executed:
@@ -231,6 +235,8 @@ if __name__ == "__main__":
     parser.add_argument("folder", type=Path, help="keeps what is compiled")
     parser.add_argument("--scene", choices=SCENES, default="garden")
     parser.add_argument("--reduction", type=int, default=2, help="the picture is full HD by this")
-    parser.add_argument("--library", type=Path, help="splat's CUDA library; by default the one that is installed")
+    parser.add_argument(
+        "--libraries", type=Path, help="the folder of splat's; by default those installed"
+    )
     parser.add_argument("--gsplat16", type=Path, metavar="PACKAGE", help="gsplat 1.6.0's sources, in place of 1.5.3's")
     main(**vars(parser.parse_args()))

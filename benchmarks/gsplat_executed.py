@@ -18,7 +18,7 @@ import gpu_scenes
 import gsplat_sources
 import step_memory
 import torch
-from kernel_resources import find_cuobjdump, installed_library
+from kernel_resources import find_cuobjdump, installed_libraries
 from measure import table
 from torch import Tensor
 
@@ -58,14 +58,14 @@ class Drawn(NamedTuple):
         return set((tiles * self.radii[..., 0].numel() + self.ids).tolist())
 
 
-def main(folder: Path, reduction: int, library: Path) -> None:
+def main(folder: Path, reduction: int, libraries: Path) -> None:
     """Print the tables."""
     arguments = scene(reduction)
     weights = weights_of(arguments)
     ptx = gsplat_sources.compile_ptx(folder).read_text(encoding="utf-8")
     compiled = build_gsplat(folder / "gsplat", ptx)
     theirs = draw_gsplat(compiled, arguments, weights)
-    build(folder / "splat", PTX, newest_ptx(library, find_cuobjdump()))
+    build(folder / "splat", PTX, newest_ptx(libraries, find_cuobjdump()))
     _kernels.require(torch.device("cpu"))
     ours = {
         name: draw_splat(operators, arguments, weights)
@@ -189,5 +189,5 @@ if __name__ == "__main__":
     main(
         Path(sys.argv[1]),
         int(sys.argv[2]) if len(sys.argv) > 2 else 16,
-        Path(sys.argv[3]) if len(sys.argv) > 3 else installed_library(),
+        Path(sys.argv[3]) if len(sys.argv) > 3 else installed_libraries(),
     )

@@ -25,6 +25,7 @@ from kernelwheel.compiler.toolchain.torch_files import find_torch
 from kernelwheel.project import arch_choice
 from kernelwheel.project.build_settings import BuildSettings
 from measure import table
+from splat._kernelwheel.artifact.content import MAIN, only
 from splat._kernelwheel.compiling import compiler_process
 from splat._kernelwheel.compiling.compile_request import CompileRequest
 from splat._kernelwheel.errors import KernelWheelError
@@ -86,6 +87,7 @@ def compiled(place: str, archs: str, store: Path) -> Made:
     wanted = {"archs": archs, "cuda": "on", "cache-dir": str(store)}
     for option, value in wanted.items():
         settings = settings.changed(option, value, Origin("this benchmark"))
+    content = only(content, MAIN)
     request = CompileRequest(content, source.folder, settings, source.options, wheel=package.folder)
     before = cpu_seconds()
     answer = compiler_process.ask(request, lambda line: None, {"CUDACXX": place})

@@ -88,12 +88,12 @@ def _run(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
-def installed_library() -> Path:
-    """Of the splat that this Python imports."""
+def installed_libraries() -> Path:
+    """The folder of those of the splat that this Python imports."""
     import splat
 
-    return Path(splat.__file__).parent / "_native" / "libsplat_cuda.so"
+    return Path(splat.__file__).parent / "_native"
 
 
 if __name__ == "__main__":
-    main([Path(name) for name in sys.argv[1:]] or [installed_library()])
+    main([Path(name) for name in sys.argv[1:]] or sorted(installed_libraries().glob("libsplat_cuda*.so")))

@@ -72,9 +72,9 @@ def work(package: Path) -> Path:
     """The folder that the program under Wine works in, with a stand-in for torch_cuda.dll if a library needs one."""
     folder = package.with_name("work")
     folder.mkdir()
-    library = package / "splat/_native/splat_cuda.dll"
-    if library.is_file():
-        names = [name for name in used_symbols(library) if re.search("cuda.*stream|c10_cuda", name)]
+    if libraries := [*(package / "splat/_native").glob("splat_cuda*.dll")]:
+        used = sorted({name for library in libraries for name in used_symbols(library)})
+        names = [name for name in used if re.search("cuda.*stream|c10_cuda", name)]
         source = "".join(f"__declspec(dllexport) void {name}(void) {{}}\n" for name in names)
         (folder / "torch_cuda.c").write_text(f"int DllMainCRTStartup(void) {{ return 1; }}\n{source}", encoding="ascii")
         words = ["cc", "-target", "x86_64-windows-gnu", "-shared", "-nostdlib", "-o", "torch_cuda.dll", "torch_cuda.c"]
@@ -179,12 +179,13 @@ def test_the_cuda_library_registers_the_same_operators_as_on_linux(
         pytest.skip("no CUDA kernels in the wheel: no clang-19, or SPLAT_TEST_CUDA12 names no folder with CUDA 12.9")
     script = """if True:
         import sys, torch
-        torch.ops.load_library(sys.argv[1])
+        for library in sys.argv[1:]:
+            torch.ops.load_library(library)
         names = torch._C._dispatch_get_registrations_for_dispatch_key("CUDA")
         print(*sorted(name for name in names if name.startswith("splat::")))"""
-    library = Path(splat.__file__).parent / "_native/libsplat_cuda.so"
+    libraries = (Path(splat.__file__).parent / "_native").glob("libsplat_cuda*.so")
 
-    here = run([sys.executable, "-c", script, library], cwd=tmp_path).stdout.split()
+    here = run([sys.executable, "-c", script, *libraries], cwd=tmp_path).stdout.split()
 
     assert len(here) > 5
     assert of(on_windows, "cuda")["registered"] == here

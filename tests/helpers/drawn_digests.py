@@ -78,7 +78,8 @@ def described() -> dict[str, Any]:
     check = compatible.check(manifests.read(NATIVE), hosts.probe())
     registered = 0
     if torch.version.cuda:
-        torch.ops.load_library(NATIVE / "libsplat_cuda.so")
+        for library in NATIVE.glob("libsplat_cuda*.so"):
+            torch.ops.load_library(library)
         registered = sum(
             name.startswith("splat::") for name in torch._C._dispatch_get_registrations_for_dispatch_key("CUDA")
         )

@@ -197,11 +197,12 @@ def draw() -> Any:
 
 def cuda() -> dict[str, Any]:
     """The operators with kernels for CUDA, once their library is loaded beside a stand-in for torch's."""
-    library = NATIVE / "splat_cuda.dll"
-    if not library.is_file():
+    libraries = [*NATIVE.glob("splat_cuda*.dll")]
+    if not libraries:
         return {}
     ctypes.CDLL(str(WORK / "torch_cuda.dll"))
-    torch.ops.load_library(str(library))
+    for library in libraries:
+        torch.ops.load_library(str(library))
     found = torch._C._dispatch_get_registrations_for_dispatch_key("CUDA")
     return {"registered": sorted(name for name in found if name.startswith("splat::"))}
 

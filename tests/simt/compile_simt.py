@@ -67,26 +67,34 @@ def build(folder: Path, name: str, ptx: str, kernels: str = "5splat7kernels", co
     return module
 
 
-def ptx_of(library: Path, cuobjdump: str) -> dict[str, str]:
-    """The PTX in a library by architecture, `9.0`; the newest last.
+def cuda_libraries(folder: Path) -> list[Path]:
+    """Those of all parts in the folder of an Artifact, or a file itself."""
+    return sorted(folder.glob("libsplat_cuda*.so")) if folder.is_dir() else [folder]
+
+
+def ptx_of(folder: Path, cuobjdump: str) -> dict[str, str]:
+    """The PTX in the CUDA libraries of a folder by architecture, `9.0`; the newest last.
 
     Raises:
-        RuntimeError: cuobjdump cannot read it.
+        RuntimeError: cuobjdump cannot read one.
     """
-    done = subprocess.run([cuobjdump, "--dump-ptx", library], capture_output=True, text=True, check=False)
-    if done.returncode or ".entry" not in done.stdout:
-        raise RuntimeError(f"{cuobjdump} finds no PTX in {library}: {done.stderr or done.stdout[:200]}")
+    text = ""
+    for library in cuda_libraries(folder):
+        done = subprocess.run([cuobjdump, "--dump-ptx", library], capture_output=True, text=True, check=False)
+        if done.returncode or ".entry" not in done.stdout:
+            raise RuntimeError(f"{cuobjdump} finds no PTX in {library}: {done.stderr or done.stdout[:200]}")
+        text += done.stdout
     found: dict[int, str] = {}
-    for module in re.split(r"^(?=\.version )", done.stdout, flags=re.MULTILINE)[1:]:  # one for each source
+    for module in re.split(r"^(?=\.version )", text, flags=re.MULTILINE)[1:]:  # one for each source
         target = re.search(r"^\.target sm_(\d+)", module, re.MULTILINE)
         assert target is not None
         found[int(target[1])] = found.get(int(target[1]), "") + module
     return {f"{number // 10}.{number % 10}": found[number] for number in sorted(found)}
 
 
-def newest_ptx(library: Path, cuobjdump: str) -> str:
-    """The PTX in a library for its newest architecture, which drivers compile for GPUs that it has no SASS for."""
-    return [*ptx_of(library, cuobjdump).values()][-1]
+def newest_ptx(folder: Path, cuobjdump: str) -> str:
+    """The PTX for the newest architecture, which drivers compile for GPUs that there is no SASS for."""
+    return [*ptx_of(folder, cuobjdump).values()][-1]
 
 
 def symbols(library: Path, kind: str) -> list[tuple[str, int, int]]:
