@@ -235,8 +235,6 @@ if __name__ == "__main__":
     parser.add_argument("folder", type=Path, help="keeps what is compiled")
     parser.add_argument("--scene", choices=SCENES, default="garden")
     parser.add_argument("--reduction", type=int, default=2, help="the picture is full HD by this")
-    parser.add_argument(
-        "--libraries", type=Path, help="the folder of splat's; by default those installed"
-    )
+    parser.add_argument("--libraries", type=Path, help="the folder of splat's; by default those installed")
     parser.add_argument("--gsplat16", type=Path, metavar="PACKAGE", help="gsplat 1.6.0's sources, in place of 1.5.3's")
     main(**vars(parser.parse_args()))

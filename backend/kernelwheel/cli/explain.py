@@ -101,7 +101,7 @@ def _candidates(package: InstalledPackage, snapshot: Snapshot, request: Request)
         return against(snapshot._replace(host=host), request, artifact)
 
     if snapshot.artifact:
-        yield Candidate(snapshot.folder, snapshot.artifact, mismatches(snapshot.artifact), "")
+        yield Candidate(snapshot.folder, snapshot.artifact.only(request.part), mismatches(snapshot.artifact), "")
     for store in package.stores():
         for entry in take_inventory(store).entries:
             schema = (entry.mismatch,) if entry.mismatch else ()
@@ -114,7 +114,7 @@ def _nearest(candidates: list[Candidate], plan: Mapping[str, Any]) -> tuple[Cand
     nearest: Candidate | None = None
     least: dict[str, str] = {}
     for each in candidates:
-        if each.artifact is not None:
+        if each.artifact is not None and not any(mismatch.dimension == "part" for mismatch in each.mismatches):
             every = differences(each.artifact.manifest.plan, plan)
             # What CMake is told follows from the rest of the Plan; alone, it is another version of the backend.
             changes = {name: change for name, change in every.items() if not name.startswith("tools.recipe.")} or every

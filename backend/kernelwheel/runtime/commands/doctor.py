@@ -223,7 +223,7 @@ def targets_text(manifest: Manifest) -> str:
     ]
     if manifest.left_out:
         return f"CPU, without {', '.join(manifest.left_out)}"
-    return f"CPU; CUDA {manifest.requires.driver}: {'; '.join(cuda)}" if cuda else "CPU"
+    return f"CPU; CUDA {manifest.requires.driver}: {'; '.join(dict.fromkeys(cuda))}" if cuda else "CPU"
 
 
 def rows_text(rows: Sequence[tuple[str, str]]) -> str:
