@@ -2,8 +2,8 @@
 
 tests/simt executes both on the CPU: our library's by our operators, gsplat's, which nvcc makes of its sources, by
 1.5.3's Python code or, of a folder with 1.6.0's package, as 1.6.0's C++ launches them. Of each kernel: instructions of
-warps by class, sectors of 32 bytes, wavefronts of shared memory, atomics, and the branches at which lanes part. CUB's
-sorts and prefix sums, and torch's operations, are not executed.
+warps by class, sectors of 32 bytes, wavefronts of shared memory, atomics, and the branches at which lanes part.
+gsplat's sorts and prefix sums, which are CUB's, and torch's operations are not executed: no step has ours.
 
 Run by a Python that has splat, gsplat 1.5.3, a torch with CUDA, pip's nvcc and pyelftools; it needs no GPU. Of the
 garden's whole picture beside 1.5.3, the folder has counts.json too, of which `ci/gpu --counts` makes floors.
@@ -53,7 +53,7 @@ STEPS = {
     "backward: images": "13differentiateILi3ELb0EE|3dgs_bwd_kernelILj3E",
     "backward: Gaussians": "project_backwardILb0E|fused_bwd|harmonics_bwd",
 }
-OURS = r"^_ZN5splat7kernels.*(" + "|".join(STEPS.values()) + "|image_loss)"
+OURS = r"^_ZN5splat7kernels.*(" + "|".join(STEPS.values()) + "|_digits|sum_tiles|sum_numbers|image_loss)"
 RATES = {"H100": (3.0e12, 132 * 4 * 1.755e9), "H200": (4.3e12, 132 * 4 * 1.98e9)}  # bytes, warp instructions a second
 
 

@@ -1,7 +1,7 @@
 """What each CUDA kernel takes of a multiprocessor, read from the library that the wheel ships: for every architecture.
 
 Registers of a thread, bytes of shared memory of a block, and bytes of a thread's stack, which is where spilled
-registers go: without one, none are. CUB's kernels are left out.
+registers go: without one, none are. Only splat's kernels are shown.
 
 Usage: kernel_resources.py [FILE]..., libraries or object files; without them, the library of the installed splat.
 """

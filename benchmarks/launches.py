@@ -24,7 +24,7 @@ import splat
 class Launches(NamedTuple):
     """Of one call."""
 
-    own: int  # kernels, CUB's among them, and fills
+    own: int  # kernels and fills
     torch: int  # operations of torch that run on the GPU, each in at least one launch
     waits: int  # of the host for the GPU
 
@@ -37,10 +37,14 @@ class Direction(NamedTuple):
     operations: Counter[str]  # torch's, of both
 
 
+# csrc/cuda/sort_kernels.cuh, of what does not fit into one block: a prefix sum is two kernels; a radix sort is a fill and a
+# histogram, then a kernel for each pass over 8 bits.
+SUM = 2
+SORT, SORT_PASS = 2, 1
 # CUB: a prefix sum is a kernel that prepares and one that scans; a radix sort is two fills, a histogram and a prefix
 # sum, then a fill and a kernel for each pass over 8 bits.
-SCAN = 2
-SORT, SORT_PASS = 4, 2
+CUB_SUM = 2
+CUB_SORT, CUB_SORT_PASS = 4, 2
 
 # By operator: what csrc/operators/cuda_*.cpp launch without deterministic algorithms, backgrounds and gradients of
 # poses; and their waits. A full HD image has 8160 tiles, which are 13 bits.
@@ -48,9 +52,9 @@ OUR_OPERATORS = {
     "project": (2, 0),  # with a fill
     "project_backward": (1, 0),
     # Fill, count_tiles, order_counts, emit_pairs, find_offsets; the copy of the totals is the wait.
-    "intersect": (5 + (SORT + 4 * SORT_PASS) + SCAN + (SORT + 2 * SORT_PASS), 1),
+    "intersect": (5 + (SORT + 4 * SORT_PASS) + SUM + (SORT + 2 * SORT_PASS), 1),
     # The same with count_shown in place of count_tiles, the prefix sum of the places, and pack.
-    "pack": (5 + SCAN + 1 + (SORT + 4 * SORT_PASS) + SCAN + (SORT + 2 * SORT_PASS), 1),
+    "pack": (5 + SUM + 1 + (SORT + 4 * SORT_PASS) + SUM + (SORT + 2 * SORT_PASS), 1),
     "pack_backward": (1, 0),
     "rasterize": (2, 0),  # stage_gaussians first
     "rasterize_backward": (4 + 2, 0),  # fills of four gradients; stage_gaussians, differentiate
@@ -59,12 +63,12 @@ OUR_OPERATORS = {
 # The same of gsplat's csrc, by function. cumsum is torch's, which is CUB's prefix sum; zeros are fills.
 GSPLAT_FUNCTIONS = {
     # Projection.cpp, projection_ewa_3dgs_packed_fwd: the kernel twice, a cumsum between them and its last element.
-    "projection_ewa_3dgs_packed_fwd": (2 + SCAN, 1),
+    "projection_ewa_3dgs_packed_fwd": (2 + CUB_SUM, 1),
     "projection_ewa_3dgs_packed_bwd": (1 + 3, 0),  # the gradients of means, quats and scales are zeroed
     "spherical_harmonics_fwd": (1, 0),
     "spherical_harmonics_bwd": (1 + 2, 0),  # two gradients are zeroed
     # Intersect.cpp, intersect_tile: the kernel twice, a cumsum between them and its last element; 46 bits are sorted.
-    "intersect_tile": (2 + SCAN + (SORT + 6 * SORT_PASS), 1),
+    "intersect_tile": (2 + CUB_SUM + (CUB_SORT + 6 * CUB_SORT_PASS), 1),
     "intersect_offset": (1, 0),
     "rasterize_to_pixels_3dgs_fwd": (1, 0),
     "rasterize_to_pixels_3dgs_bwd": (1 + 4, 0),  # four gradients are zeroed

@@ -1,4 +1,4 @@
-// The functions that the host calls to run our kernels; those of CUB are behind sort.h. They are plain functions on
+// The functions that the host calls to run our kernels; sort.h has those that sort. They are plain functions on
 // addresses in the GPU's memory, which launch on a stream of the current device and do not wait. Arrays are contiguous,
 // and of the shapes that their structs say; with nothing to do, nothing is launched. Each returns the error of its
 // launches, or cudaSuccess.

@@ -1,8 +1,8 @@
-// The radix sort and the prefix sum on the GPU, which sort.cu takes from CUB. math/sort_keys.h has the keys, and how
-// many of their bits are sorted, which decides the number of passes.
+// The radix sort and the prefix sum on the GPU. math/sort_keys.h has the keys, and how many of their bits are sorted,
+// which decides the number of passes.
 //
-// The functions are like those of host_functions.h. `memory`, `bytes`: temporary memory, as CUB asks for it. A call
-// without memory only sets the bytes that are needed.
+// The functions are like those of host_functions.h. `memory`, `bytes`: temporary memory. A call without memory only sets
+// the bytes that are needed.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -119,5 +119,24 @@ static __device__ __forceinline__ void add_to_global(float* to, float value) {
 #endif
 }
 
+// A word of global memory that other blocks read and write meanwhile: the whole of it, in no order with other words.
+static __device__ __forceinline__ uint32_t load_relaxed(const uint32_t* from) {
+#if defined(__CUDA_ARCH__)
+  uint32_t value;
+  asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(__cvta_generic_to_global(from)) : "memory");
+  return value;
+#else
+  return *from;
+#endif
+}
+
+static __device__ __forceinline__ void store_relaxed(uint32_t* to, uint32_t value) {
+#if defined(__CUDA_ARCH__)
+  asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(__cvta_generic_to_global(to)), "r"(value) : "memory");
+#else
+  *to = value;
+#endif
+}
+
 }  // namespace kernels
 }  // namespace splat

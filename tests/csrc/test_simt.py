@@ -17,6 +17,8 @@ ERRORS = {
     "shared_without_barrier": r"reads byte .* of shared line(, which thread|\s+before this block wrote it)",
     "shared_overwritten_early": r"s byte .* of shared line, which thread .*s with no barrier between",
     "warp_without_barrier": r"reads byte .* of shared line, which thread .* writes with no barrier between",
+    "warp_overwrites_early": r"byte 0 of shared line, which thread 3[01] .*s with no barrier between",
+    "warps_read_and_one_overwrites": r"writes byte 20 of shared line, which .* reads with no barrier between",
     "two_threads_write": r"thread \(1, 0, 0\) .* writes byte 0 of out, which thread 0 of block 0 writes",
     "two_blocks_write": r"of block \(1, 0, 0\) writes byte 0 of out, which thread 0 of block 0 writes",
     "atomic_and_plain": r"thread \(63, 0, 0\) .* writes byte 0 of out, which thread 62 of block 0",

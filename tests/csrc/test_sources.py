@@ -77,9 +77,9 @@ def test_only_the_operators_include_torch(path: Path) -> None:
 
 @pytest.mark.parametrize("path", sorted((CSRC / "cuda").iterdir()), ids=lambda path: path.name)
 def test_files_for_nvcc_need_what_cuda_brings_only(path: Path) -> None:
+    """CUB's headers take three times as long as our kernels that sort, mostly on the host's side."""
     libraries = {name for name in includes(path) if name.startswith("<")}
-    assert libraries <= {"<cuda_runtime.h>", "<cuda_runtime_api.h>", "<stdint.h>"} or path.name == "sort.cu"
-    assert all(name.startswith("<cub/") for name in libraries) or path.name != "sort.cu"
+    assert libraries <= {"<cuda_runtime.h>", "<cuda_runtime_api.h>", "<stdint.h>"}
 
 
 @pytest.mark.parametrize("path", sorted((CSRC / "math").glob("*.h")), ids=lambda path: path.name)

@@ -110,6 +110,24 @@ __global__ void shuffle_from_outside(const float* in, float* out) {
 }
 
 // Right: every function that kernels may call, at work.
+__global__ void warp_overwrites_early(const float* in, float* out) {
+  __shared__ float line[64];
+  line[threadIdx.x] = in[threadIdx.x];
+  __syncwarp();
+  out[threadIdx.x] = line[threadIdx.x / 32 * 32];
+  if (threadIdx.x % 32 == 31) line[threadIdx.x - 31] = 0;
+}
+
+__global__ void warps_read_and_one_overwrites(const float* in, float* out) {
+  __shared__ float line[64];
+  line[threadIdx.x] = in[threadIdx.x];
+  __syncthreads();
+  if (threadIdx.x < 32) __syncwarp();
+  out[threadIdx.x] = line[5];
+  __syncwarp();
+  if (threadIdx.x == 40) line[5] = 0;
+}
+
 __global__ void all_is_well(const float* in, float* out) {
   __shared__ float line[64];
   __shared__ int largest, smallest;
@@ -119,7 +137,9 @@ __global__ void all_is_well(const float* in, float* out) {
   if (thread == 0) largest = smallest = 0;
   line[thread] = in[thread];
   __syncwarp();
-  const float neighbour = line[thread ^ 1];
+  const float neighbour = line[thread ^ 1], first_of_warp = line[thread - lane];
+  __syncwarp();
+  if (lane == 31) line[thread - lane] = first_of_warp;
   __syncthreads();
   atomicMax(&largest, thread);
   atomicMin(&smallest, -thread);
@@ -152,6 +172,8 @@ __global__ void all_is_well(const float* in, float* out) {
   KERNEL(shared_without_barrier)       \
   KERNEL(shared_overwritten_early)     \
   KERNEL(warp_without_barrier)         \
+  KERNEL(warp_overwrites_early)        \
+  KERNEL(warps_read_and_one_overwrites) \
   KERNEL(two_threads_write)            \
   KERNEL(two_blocks_write)             \
   KERNEL(atomic_and_plain)             \

@@ -75,7 +75,8 @@ struct Access {
 
 struct Cell {
   Access write, read;
-  bool several_readers = false;  // since the barrier before `read`
+  // Since the barrier before `read`: of its warp alone, or of several.
+  bool several_readers = false, several_warps = false;
 };
 
 struct Region {
@@ -321,14 +322,17 @@ void check_race(Region& region, size_t first, size_t bytes, bool write, bool ato
     if (write) {
       const bool races = cell.read.block >= 0 && !(atomic && cell.read.atomic) &&
                          (!ordered(cell.read, now) ||
-                          (cell.several_readers && cell.read.barriers >= now.barriers && cell.read.block == now.block));
+                          (cell.read.block == now.block && cell.read.barriers >= now.barriers &&
+                           (cell.several_warps ||
+                            (cell.several_readers && cell.read.warp_barriers >= now.warp_barriers))));
       if (races) conflict("reads", cell.read);
       cell.write = now;
     }
     if (!write || atomic) {
-      cell.several_readers = cell.read.block == now.block && cell.read.barriers == now.barriers &&
-                             cell.read.warp_barriers == now.warp_barriers &&
+      const bool same_turn = cell.read.block == now.block && cell.read.barriers == now.barriers;
+      cell.several_readers = same_turn && cell.read.warp_barriers == now.warp_barriers &&
                              (cell.several_readers || cell.read.thread != now.thread);
+      cell.several_warps = same_turn && (cell.several_warps || cell.read.thread / kWarp != now.thread / kWarp);
       cell.read = now;
     }
   }

@@ -1,5 +1,4 @@
-// The files that nvcc compiles, for what launches their kernels: the kernels themselves are executed as PTX. CUB is not
-// among them: runtime.cpp sorts.
+// The files that nvcc compiles, for what launches their kernels: the kernels themselves are executed as PTX.
 #include "simt.h"
 // After it, what stands for nvcc.
 #include "cuda/gaussians.cu"

@@ -8,6 +8,7 @@
 
 #include "broken_kernels.h"
 #include "counters.h"
+#include "cuda/sort.h"
 #include "engine.h"
 #include "runtime.h"
 
@@ -26,8 +27,19 @@ const std::map<std::string, void (*const*)(const float*, float*)> broken_kernels
 #undef SIMT_ENTRY
 };
 
-simt::Array array(const char* name, const py::array_t<float, py::array::c_style>& numbers) {
-  return {name, numbers.data(), static_cast<size_t>(numbers.nbytes()), sizeof(float)};
+simt::Array array(const char* name, const py::array& numbers) {
+  return {name, numbers.data(), static_cast<size_t>(numbers.nbytes()), static_cast<size_t>(numbers.itemsize())};
+}
+
+// Calls a function of sort.h for the size of its memory, then with memory that is full of garbage.
+template <class Launch>
+void with_memory(const Launch& launch) {
+  size_t bytes = 0;
+  if (launch(nullptr, bytes) != cudaSuccess) throw std::runtime_error("no size");
+  const py::array_t<uint8_t> memory(static_cast<py::ssize_t>(bytes) + 1);
+  memset(const_cast<uint8_t*>(memory.data()), 0xFA, bytes + 1);
+  simt::use(array("memory", memory));
+  if (launch(const_cast<uint8_t*>(memory.data()), bytes) != cudaSuccess) throw std::runtime_error("not launched");
 }
 
 void run_broken(const std::string& name, py::array_t<float, py::array::c_style> in,
@@ -38,31 +50,64 @@ void run_broken(const std::string& name, py::array_t<float, py::array::c_style> 
   simt::launch(launch, *broken_kernels.at(name), in.data(), out.mutable_data());
 }
 
-// Launches a kernel that is executed as PTX. An argument is the bytes of a number, an array, or None for a null pointer.
+// A kernel's argument: the bytes of a number, an array, None for a null pointer, or a tuple of these for a struct.
+std::string value_of(const py::handle& argument, std::vector<simt::Array>& arrays) {
+  if (py::isinstance<py::bytes>(argument)) return py::cast<std::string>(argument);
+  if (py::isinstance<py::tuple>(argument)) {
+    std::string all;
+    for (const py::handle& part : argument) all += value_of(part, arrays);
+    return all;
+  }
+  const void* begin = nullptr;
+  if (!argument.is_none()) {
+    const auto numbers = py::cast<py::array>(argument);
+    if ((numbers.flags() & py::array::c_style) == 0) throw py::value_error("an array must be contiguous");
+    begin = numbers.data();
+    arrays.push_back({"array " + std::to_string(arrays.size()), begin, static_cast<size_t>(numbers.nbytes()),
+                      std::min<size_t>(4, static_cast<size_t>(numbers.itemsize()))});
+  }
+  return {reinterpret_cast<const char*>(&begin), sizeof begin};
+}
+
+// Launches a kernel that is executed as PTX.
 void run_ptx(const std::string& name, std::array<unsigned int, 3> grid, std::array<unsigned int, 3> block,
              size_t dynamic_bytes, const std::vector<py::object>& arguments, bool ended_lanes_leave) {
   simt::Launch launch = {name.c_str(), {grid[0], grid[1], grid[2]}, {block[0], block[1], block[2]}, dynamic_bytes, {}};
   launch.ended_lanes_leave = ended_lanes_leave;
   std::vector<std::string> values;
-  for (const py::object& argument : arguments) {
-    const void* begin = nullptr;
-    if (py::isinstance<py::bytes>(argument)) {
-      values.push_back(py::cast<std::string>(argument));
-      continue;
-    }
-    if (!argument.is_none()) {
-      const auto numbers = py::cast<py::array>(argument);
-      if ((numbers.flags() & py::array::c_style) == 0) throw py::value_error("an array must be contiguous");
-      begin = numbers.data();
-      const auto bytes = static_cast<size_t>(numbers.nbytes());
-      launch.arrays.push_back({"argument " + std::to_string(values.size()), begin, bytes,
-                               std::min<size_t>(4, static_cast<size_t>(numbers.itemsize()))});
-    }
-    values.emplace_back(reinterpret_cast<const char*>(&begin), sizeof begin);
-  }
+  for (const py::object& argument : arguments) values.push_back(value_of(argument, launch.arrays));
   std::vector<char*> addresses;
   for (std::string& value : values) addresses.push_back(value.data());
   simt::run(launch, simt::ptx_kernels().at(name), addresses.data());
+}
+
+template <class T>
+using Numbers = py::array_t<T, py::array::c_style>;
+
+// The keys and the values, sorted.
+py::tuple sort_pairs(const Numbers<uint32_t>& keys, const Numbers<int32_t>& values, int bits) {
+  Numbers<uint32_t> all_keys[2] = {keys.attr("copy")(), keys.attr("copy")()};
+  Numbers<int32_t> all_values[2] = {values.attr("copy")(), values.attr("copy")()};
+  splat::PairBuffers pairs = {{}, {}, 0};
+  for (int half = 0; half < 2; ++half) {
+    pairs.keys[half] = all_keys[half].mutable_data();
+    pairs.values[half] = all_values[half].mutable_data();
+    simt::use(array("keys", all_keys[half]));
+    simt::use(array("values", all_values[half]));
+  }
+  with_memory([&](void* memory, size_t& bytes) {
+    return splat::launch_sort(nullptr, memory, bytes, pairs, keys.size(), bits);
+  });
+  return py::make_tuple(all_keys[pairs.current], all_values[pairs.current]);
+}
+
+Numbers<int32_t> exclusive_sum(const Numbers<int32_t>& numbers) {
+  Numbers<int32_t> sums = numbers.attr("copy")();
+  simt::use(array("numbers", sums));
+  with_memory([&](void* memory, size_t& bytes) {
+    return splat::launch_exclusive_sum(nullptr, memory, bytes, sums.mutable_data(), sums.size());
+  });
+  return sums;
 }
 
 }  // namespace
@@ -97,4 +142,6 @@ PYBIND11_MODULE(SIMT_OPERATORS, m) {
   m.def("fail", &simt::fail);
   m.def("run_broken", &run_broken);
   m.def("run_ptx", &run_ptx);
+  m.def("sort_pairs", &sort_pairs);
+  m.def("exclusive_sum", &exclusive_sum);
 }

@@ -98,6 +98,7 @@ EFFECTS: dict[str, str] = {
 }
 _LOAD_OR_STORE = re.compile(r"(ld|st)(?:\.volatile)?(?:\.(global|shared|param|local))?(?:\.nc)?(?:\.v[248])?\.(\w+)")
 _ATOMIC = re.compile(r"(?:atom|red)(?:\.relaxed\.gpu)?\.(global|shared)(?:\.sys)?\.(add|max|min)\.(\w+)")
+_RELAXED = re.compile(r"(ld|st)\.relaxed\.gpu\.global\.(\w+)")  # these may race with each other, as atomics may
 
 
 class UnknownInstruction(Exception):
@@ -157,6 +158,12 @@ def _memory(opcode: str, operands: Sequence[str], names: Mapping[str, str]) -> s
 
 
 def _atomic(opcode: str, operands: Sequence[str], names: Mapping[str, str]) -> str:
+    if match := _RELAXED.fullmatch(opcode):
+        type, loads = C[match[2]], match[1] == "ld"
+        place, other = reversed(operands) if loads else operands
+        after = "before" if loads else f"as<{type}>({_value(other, names)})"
+        call = f"atomic<{type}>({_address(place, 'global', names)}, [&]({type} before) {{ return {after}; }});"
+        return f"{identifier(other)} = {call}" if loads else call
     match = _ATOMIC.fullmatch(opcode)
     if not match:
         return ""

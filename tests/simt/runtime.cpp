@@ -1,4 +1,4 @@
-// The CUDA runtime, CUB and what torch has for CUDA, as far as the operators use them, for tensors in the host's memory.
+// The CUDA runtime and what torch has for CUDA, as far as the operators use them, for tensors in the host's memory.
 //
 // A kernel may use what its operator got from torch: the tensors that were checked, and those that it allocated, which
 // are filled with garbage so that it shows what a kernel must write and does not.
@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <set>
 #include <utility>
 #include <vector>
@@ -18,7 +17,6 @@
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
 #include <torch/csrc/stable/c/shim.h>
 
-#include "cuda/sort.h"
 #include "cuda_runtime.h"
 #include "engine.h"
 
@@ -72,12 +70,7 @@ void add_memory(AtenTensorHandle tensor, bool is_new) {
   std::string name = is_new ? "a new tensor [" : "a tensor [";
   for (int64_t i = 0; i < dims; ++i) name += (i > 0 ? ", " : "") + std::to_string(sizes[i]);
   const size_t item = aoti_torch_dtype_element_size(dtype), bytes = static_cast<size_t>(count) * item;
-  const char* begin = static_cast<const char*>(data);
-  // What was here before has been freed.
-  auto other = memory.lower_bound(begin);
-  if (other != memory.begin() && std::prev(other)->first + std::prev(other)->second.bytes > begin) --other;
-  while (other != memory.end() && other->first < begin + bytes) other = memory.erase(other);
-  memory[begin] = {name + "]", data, bytes, std::min<size_t>(4, item)};
+  use({name + "]", data, bytes, std::min<size_t>(4, item)});
   if (is_new) memset(data, 0xFA, bytes);
 }
 
@@ -89,6 +82,15 @@ void leave_pinning_out(StableIValue* stack) {
 }  // namespace
 
 void set_kernels(const std::map<size_t, std::string>& names) { kernel_names = names; }
+
+void use(const Array& array) {
+  const char* begin = static_cast<const char*>(array.begin);
+  // What was here before has been freed.
+  auto other = memory.lower_bound(begin);
+  if (other != memory.begin() && std::prev(other)->first + std::prev(other)->second.bytes > begin) --other;
+  while (other != memory.end() && other->first < begin + array.bytes) other = memory.erase(other);
+  memory[begin] = array;
+}
 
 std::set<std::string> launched() { return launched_names; }
 
@@ -156,40 +158,6 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 
 cudaError_t cudaGetLastError() { return std::exchange(simt::last_error, cudaSuccess); }
-
-// In place of sort.cu.
-
-namespace splat {
-
-cudaError_t launch_sort(cudaStream_t, void* memory, size_t& bytes, PairBuffers& pairs, int64_t count, int bits) {
-  if (memory == nullptr) {
-    bytes = static_cast<size_t>(count) * sizeof(int32_t);
-    return cudaSuccess;
-  }
-  const int other = 1 - pairs.current;
-  const uint32_t *keys = pairs.keys[pairs.current], mask = bits == 32 ? ~0u : (1u << bits) - 1;
-  int32_t* order = static_cast<int32_t*>(memory);
-  std::iota(order, order + count, 0);
-  std::stable_sort(order, order + count, [&](int32_t a, int32_t b) { return (keys[a] & mask) < (keys[b] & mask); });
-  for (int64_t i = 0; i < count; ++i) {
-    pairs.keys[other][i] = keys[order[i]];
-    pairs.values[other][i] = pairs.values[pairs.current][order[i]];
-  }
-  pairs.current = other;
-  return cudaSuccess;
-}
-
-cudaError_t launch_exclusive_sum(cudaStream_t, void* memory, size_t& bytes, int32_t* numbers, int64_t count) {
-  if (memory == nullptr) {
-    bytes = 0;
-    return cudaSuccess;
-  }
-  int32_t sum = 0;
-  for (int64_t i = 0; i < count; ++i) sum += std::exchange(numbers[i], sum);
-  return cudaSuccess;
-}
-
-}  // namespace splat
 
 // Calls of torch that the linker redirects to here (--wrap).
 extern "C" {

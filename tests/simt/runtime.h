@@ -6,10 +6,15 @@
 #include <set>
 #include <string>
 
+#include "engine.h"
+
 namespace simt {
 
 // The names of kernels, by their offset in the module. Must be called once.
 void set_kernels(const std::map<size_t, std::string>& names);
+
+// Memory that kernels may use until an operator is called.
+void use(const Array& array);
 
 // The kernels that ran to their end.
 std::set<std::string> launched();

@@ -126,6 +126,9 @@ inline float atomicAdd(float* address, float value) {
 inline int atomicAdd(int* address, int value) {
   return simt::atomic(address, [&](int before) { return before + value; });
 }
+inline unsigned int atomicAdd(unsigned int* address, unsigned int value) {
+  return simt::atomic(address, [&](unsigned int before) { return before + value; });
+}
 inline unsigned long long atomicAdd(unsigned long long* address, unsigned long long value) {
   return simt::atomic(address, [&](unsigned long long before) { return before + value; });
 }
