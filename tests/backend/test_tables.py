@@ -324,7 +324,11 @@ def in_venv(python: Path, script: str, env: dict[str, str], **more: str) -> Done
 def test_pip_installs_it_with_a_local_version_that_names_the_torch(
     user_index: dict[str, str], venv: Path, build_root: Path, tmp_path: Path
 ) -> None:
-    project = make_package(tmp_path / "project")
+    head = HEAD.replace('version = "1.0"\ndynamic = ["', 'dynamic = ["version", "')
+    version = '\n[tool.setuptools.dynamic]\nversion = { attr = "light.VERSION" }\n'
+    project = make_package(tmp_path / "project", pyproject=head + TABLE + version)
+    with (project / "light/__init__.py").open("a") as module:
+        module.write("VERSION = '1.0'\n")
     env = {**user_index, "TMPDIR": str(build_root)}
     run([*PIP, "--python", venv, "install", "--no-deps", "-C", "torch-tag=local", project], cwd=tmp_path, env=env)
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
+import subprocess
+from pathlib import Path
 from types import ModuleType
 
 import numpy as np
+import programs
 import pytest
 import torch
+from builds import cuobjdump
+from loadable import PARTS, write
 from operator_arguments import gaussians
 from simt.ptx_instructions import UnknownInstruction, statement
 from simt.ptx_translator import kernels_in, translate
@@ -132,6 +137,19 @@ def test_eight_words_at_once_are_read_and_written() -> None:
         assert source.count(f"store<uint32_t>(address + {4 * word}, r{word + 1})") == 1
 
 
+def linked_ptx(folder: Path) -> str:
+    """The PTX of two files with relocatable device code, one behind the other; empty without nvcc.
+
+    Of what nvlink makes of them, only machine code is left.
+    """
+    beside = (nvcc for parent in Path(cuobjdump()).resolve().parents for nvcc in parent.glob("nvidia/cu*/bin/nvcc"))
+    nvcc = next(beside, programs.find_optional("nvcc"))
+    for name in ("whole", "part") if nvcc else ():
+        command = [str(nvcc), "-rdc=true", "-arch=compute_90", "-ptx", f"{name}.cu", "-o", f"{name}.ptx"]
+        subprocess.run(command, cwd=write(folder, PARTS), check=True)
+    return "".join(path.read_text() for path in folder.glob("*.ptx"))
+
+
 def changed(ptx: str, kernel: str, pattern: str, text: str) -> str:
     """The PTX with one instruction of a kernel changed."""
     start = ptx.index(f".entry {kernel}")
@@ -145,7 +163,7 @@ def changed(ptx: str, kernel: str, pattern: str, text: str) -> str:
 def broken(simt_wheel: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
     """Two kernels of the wheel's, each with one instruction changed: a barrier left out, a sum of another register.
 
-    With them, those written above.
+    With them, those written above, and one that calls functions of two files.
     """
     from simt.compile_simt import build
 
@@ -158,7 +176,10 @@ def broken(simt_wheel: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> 
     words = "".join(WORD.format(number=number, instructions=text) for number, text in enumerate(WORDS))
     folder = tmp_path_factory.mktemp("broken")
     return build(
-        folder, "splat_ptx_broken", ptx + WRITTEN.format(words), r"9rasterizeILi|stage_gaussians|^word|^leaving"
+        folder,
+        "splat_ptx_broken",
+        ptx + WRITTEN.format(words) + linked_ptx(tmp_path_factory.mktemp("linked")),
+        r"9rasterizeILi|stage_gaussians|^word|^leaving|^_Z5whole",
     )
 
 
@@ -210,6 +231,16 @@ def test_an_instruction_does_what_ptx_says(broken: ModuleType, text: str) -> Non
     broken.run_ptx(f"word{list(WORDS).index(text)}_", (1, 1, 1), (4, 8, 1), 128, [out], False)
 
     assert out.tolist() == WORDS[text]
+
+
+def test_device_functions_of_two_files_call_each_other(broken: ModuleType) -> None:
+    if "_Z5wholePf" not in broken.in_ptx:
+        pytest.skip("there is no nvcc here")
+    numbers = np.arange(32, dtype=np.float32)
+
+    broken.run_ptx("_Z5wholePf", (1, 1, 1), (32, 1, 1), 0, [numbers], False)
+
+    assert numbers.tolist() == [4 * number + 1 for number in range(32)]
 
 
 @pytest.mark.parametrize("seed", [0, 1])

@@ -25,6 +25,19 @@ FILES = {
     "include/answer.h": '#include "detail/value.h"\n',
     "include/detail/value.h": "#define ANSWER 42\n",
 }
+# Two files with kernels that call each other's device functions, and a module that launches one.
+PARTS = {
+    "part.cu": "__device__ float part(float x);\n"
+    "__device__ float halved(float x) { return 0.5f * x; }\n"
+    "__device__ float both(float x) { return part(x) + 1; }\n",
+    "whole.cu": "__device__ float halved(float x);\n__device__ float both(float x);\n"
+    "__device__ float part(float x) { return 2 * halved(x) + 3 * x; }\n"
+    "__global__ void whole(float* x) { x[threadIdx.x] = both(x[threadIdx.x]); }\n"
+    'extern "C" int answer_of_host() { whole<<<1, 1>>>(nullptr); return 42; }\n',
+    "light.cpp": MODULE.replace(
+        '#include "answer.h"', 'extern "C" int answer_of_host();\n#define ANSWER answer_of_host()'
+    ),
+}
 
 
 def write(folder: Path, files: Mapping[str, str] = FILES) -> Path:

@@ -67,10 +67,15 @@ uint64_t load_parameter(const char* address) {
 }
 
 template <class T>
-void store(char* address, uint64_t value) {
-  simt::memory_access(address, sizeof(T), true);
+void store_parameter(char* address, uint64_t value) {
   const T part = static_cast<T>(value);
   memcpy(address, &part, sizeof part);
+}
+
+template <class T>
+void store(char* address, uint64_t value) {
+  simt::memory_access(address, sizeof(T), true);
+  store_parameter<T>(address, value);
 }
 
 template <class T, class Update>

@@ -97,6 +97,7 @@ EFFECTS: dict[str, str] = {
     r"bar\.warp\.sync": f"simt::warp_collective(simt::WarpOp::kSync, {{0}}, 0, 0, {PLACE})",
 }
 _LOAD_OR_STORE = re.compile(r"(ld|st)(?:\.volatile)?(?:\.(global|shared|param|local))?(?:\.nc)?(?:\.v[248])?\.(\w+)")
+_CALL = re.compile(r"call(?:\.uni)?\s+(?:\(([^()]*)\)\s*,\s*)?([\w$]+)\s*(?:,\s*\(([^()]*)\))?\s*")
 _ATOMIC = re.compile(r"(?:atom|red)(?:\.relaxed\.gpu)?\.(global|shared)(?:\.sys)?\.(add|max|min)\.(\w+)")
 _RELAXED = re.compile(r"(ld|st)\.relaxed\.gpu\.global\.(\w+)")  # these may race with each other, as atomics may
 
@@ -126,6 +127,9 @@ def statement(opcode: str, text: str, names: Mapping[str, str]) -> str:
         return f"goto {identifier(operands[0])};"
     if opcode in ("ret", "exit"):
         return "return;"
+    if call := _CALL.fullmatch(f"{opcode} {text}"):
+        given = ", ".join(_operands(f"{call[1] or ''},{call[3] or ''}"))
+        return f"{{ char* given[] = {{{given}}}; {identifier(call[2])}(given); }}"
     for form in (_memory, _atomic, _halves, _effect, _result):
         if made := form(opcode, operands, names):
             return made
@@ -148,7 +152,8 @@ def _memory(opcode: str, operands: Sequence[str], names: Mapping[str, str]) -> s
     for index, part in enumerate(parts):
         at = f"address + {int(match[3][1:]) // 8 * index}"
         if what == "st":
-            lines.append(f"store<{type}>({at}, {_value(part, names)});")
+            function = "store_parameter" if space == "param" else "store"
+            lines.append(f"{function}<{type}>({at}, {_value(part, names)});")
         elif part != "_":
             function = "load_parameter" if space == "param" else "load"
             lines.append(f"const uint64_t part{index} = {function}<{type}>({at});")

@@ -11,6 +11,8 @@ from .ptx_counting import Block, Statement, count
 from .ptx_instructions import UNSIGNED, UnknownInstruction, identifier, statement
 
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*\((.*?)\)[^{]*\{", re.DOTALL)
+_FUNCTION = re.compile(r"\.func\s*(?:\(([^()]*)\)\s*)?([\w$]+)\s*\(([^()]*)\)\s*\{")
+_PARAMETER = re.compile(r"\.param\s+(?:\.align\s+\d+\s+)?\.b(\d+)\s+([\w$]+)(?:\[(\d+)\])?")
 _REGISTERS = re.compile(r"\.reg\s+\.(\w+)\s+(%\w+)<\d+>;")
 _SHARED = re.compile(r"\.shared\s+\.align\s+\d+\s+\.[a-z]+(\d+)\s+([\w$]+)(?:\[(\d+)\])?;")
 _LAUNCH_SHARED = re.compile(r"\.extern\s+\.shared\s+\.align\s+\d+\s+\.b8\s+([\w$]+)\[\];")
@@ -43,15 +45,19 @@ const std::map<std::string, void (*)(void*)>& ptx_kernels() {{
 
 
 class Kernel(NamedTuple):
-    """A kernel: the names of its parameters, its shared variables with their sizes, and its statements."""
+    """A kernel: the names of its parameters, its shared variables with their sizes, and its statements.
+
+    Or a function that one calls, whose result is the first of its parameters.
+    """
 
     parameters: tuple[str, ...]
     shared: Mapping[str, int]
     body: str
+    is_called: bool = False
 
 
 def kernels_in(ptx: str, part: str) -> dict[str, Kernel]:
-    """The kernels whose mangled names have this part, a regular expression, by name."""
+    """The kernels whose mangled names have this part, a regular expression, and the functions they call; by name."""
     found, ptx = {}, re.sub(r"//.*", "", ptx)
     every = {name: int(bits) // 8 * int(count or 1) for bits, name, count in _SHARED.findall(ptx)}
     every |= dict.fromkeys(_LAUNCH_SHARED.findall(ptx), MOST_SHARED)
@@ -62,6 +68,13 @@ def kernels_in(ptx: str, part: str) -> dict[str, Kernel]:
             named = set(re.findall(r"[\w$]+", body))
             shared = {name: size for name, size in every.items() if name in named}
             found[entry[1]] = Kernel(parameters, shared, body)
+    functions = {each[2]: each for each in _FUNCTION.finditer(ptx)}
+    bodies = [each.body for each in found.values()]
+    for body in bodies:
+        for name in sorted({*re.findall(r"[\w$]+", body)} & functions.keys() - found.keys()):
+            bodies.append(_to_its_end(ptx[functions[name].end() :]))
+            given = _PARAMETER.findall(f"{functions[name][1]},{functions[name][3]}")
+            found[name] = Kernel(tuple(each[1] for each in given), {}, bodies[-1], True)
     return found
 
 
@@ -79,7 +92,9 @@ def translate(kernels: Mapping[str, Kernel], counted: bool = False) -> str:
     aligned = "__attribute__((aligned(65536)))"  # as in simt.h, so that an index that is too large misses the next one
     variables = "\n".join(f"thread_local char {identifier(name)}[{size}] {aligned};" for name, size in shared.items())
     functions = "\n".join(_function(number, *each, counted) for number, each in enumerate(kernels.items()))
-    table = "".join(f'    {{"{name}", &kernel_{number}}},\n' for number, name in enumerate(kernels))
+    entries = {name: number for number, (name, kernel) in enumerate(kernels.items()) if not kernel.is_called}
+    variables += "".join(f"\nstatic void {identifier(name)}(void*);" for name in kernels if name not in entries)
+    table = "".join(f'    {{"{name}", &kernel_{number}}},\n' for name, number in entries.items())
     return FILE.format(variables=variables, functions=functions, table=table)
 
 
@@ -107,7 +122,8 @@ def _without_padding(body: str) -> str:
 def _function(number: int, name: str, kernel: Kernel, counted: bool) -> str:
     body = _without_padding(kernel.body)
     types = {prefix: UNSIGNED[kind] for kind, prefix in _REGISTERS.findall(body)}
-    lines = [f"// {name}", f"static void kernel_{number}(void* context) {{"]
+    called = identifier(name) if kernel.is_called else f"kernel_{number}"
+    lines = [f"// {name}", f"static void {called}(void* context) {{"]
     lines += ["  char** parameters = static_cast<char**>(context);", "  (void)parameters;"]
     for register in sorted(set(re.findall(r"%[a-z]+\d+", body))):
         lines.append(f"  {types[register.rstrip('0123456789')]} {identifier(register)} = 0;")
@@ -124,6 +140,7 @@ def blocks(kernel: Kernel) -> tuple[Block, ...]:
 
 def _names(kernel: Kernel) -> dict[str, str]:
     names = {name: f"bits(&{name}[0])" for _, name, _ in _LOCAL.findall(kernel.body)}
+    names |= {name: f"bits(&{name}[0])" for _, name, _ in _PARAMETER.findall(kernel.body)}
     names |= {name: f"shared_address({identifier(name)})" for name in kernel.shared}
     return names | {name: f"bits(parameters[{index}])" for index, name in enumerate(kernel.parameters)}
 
@@ -152,6 +169,8 @@ def _statements(body: str, names: Mapping[str, str], marks: Mapping[int, str]) -
             yield f"{identifier(found['label'])}:;"
         elif own := _OWN_REGISTERS.fullmatch((found["instruction"] or "").strip()):
             yield "".join(f"{UNSIGNED[own[1]]} {identifier(name)} = 0; " for name in own[2].split(","))
+        elif own := _PARAMETER.fullmatch((found["instruction"] or "").strip()):
+            yield f"alignas(16) char {own[2]}[{int(own[1]) // 8 * int(own[3] or 1)}];"
         elif parsed.opcode:
             made = statement(parsed.opcode, parsed.operands, names)
             yield f"if ({parsed.guard}) {made}" if parsed.guard else made

@@ -79,7 +79,14 @@ def main(arguments: Sequence[str]) -> int:
     if chosen.write and notes.refused:
         notes.remarks.append("nothing was written; without --write, adopt prints the tables")
     elif chosen.write:
-        edited = _edited(project, run, without_cuda, source)
+        try:
+            edited = _edited(project, run, without_cuda, source)
+        except KernelWheelError as careful:
+            try:
+                edited = _edited(project, run, without_cuda, source, whole_blocks=True)
+            except KernelWheelError:
+                raise careful from None
+            notes.remarks.append("what setup.py did besides where it made extensions, such as checks, is gone, too")
         add_tables(project / "pyproject.toml", required, kernelwheel, dynamic)
         shutil.copy2(script, script.with_name("setup.py.old"))
         script.write_bytes(edited)
@@ -216,13 +223,15 @@ def _home(names: Sequence[str], name: str, packages: Sequence[str], notes: Adopt
     return top[0] if len(top) == 1 else names[0]
 
 
-def _edited(project: Path, run: SetupRun, without_cuda: SetupRun | None, source: bytes) -> bytes:
+def _edited(
+    project: Path, run: SetupRun, without_cuda: SetupRun | None, source: bytes, whole_blocks: bool = False
+) -> bytes:
     """The text of setup.py without its extensions, if it is certain what to take out, and the rest does the same."""
     # Without ext_modules and packages, setuptools would look for packages by itself.
     instead: dict[str, list[str]] = {} if run.lists_modules else {"packages": []}
     torch_s = {name: kind is None for name, kind in run.commands.items()}
     try:
-        edited = without_extensions(source, torch_s, b"packages=[]" if instead else b"")
+        edited = without_extensions(source, torch_s, b"packages=[]" if instead else b"", whole_blocks)
         with tempfile.TemporaryDirectory() as folder:
             (Path(folder) / "setup.py").write_bytes(edited)
             refuse_ext_modules(Path(folder), {})

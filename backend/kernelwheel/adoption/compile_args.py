@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from ..compiler.machine_flags import NATIVE_OPTION
 from ..flags.device_linking import without_device_linking
+from ..flags.options import HOST_COMPILER
 from ..flags.standard import with_standard
 from ..project.arch_choice import chosen_by
 
@@ -96,7 +97,7 @@ def sort_flags(flags: Sequence[str], places: Places) -> SortedFlags:
             result.libraries.append(library[1] or library[2])
         elif absolute and flag.startswith("-Wl,-rpath") and all(map(places.comes_anyway, absolute)):
             pass  # torch is loaded before the library, so that it needs no path to it
-        elif absolute or str(places.project) in flag:
+        elif absolute or str(places.project) in flag or flag.startswith(HOST_COMPILER):
             result.of_this_machine.append(flag)
         elif words[0] in ("-D", "-U"):
             result.kept.append("".join(words))

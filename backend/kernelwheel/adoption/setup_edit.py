@@ -16,17 +16,21 @@ _CHANGING = {"append", "extend", "insert", "update", "setdefault", "add"}
 # The end of a line behind an item of a list in several lines, or behind a statement.
 _ITEM_END = re.compile(rb"[ \t]*,?[ \t]*(#[^\n]*)?(\r?\n)")
 _LINE_END = re.compile(rb"[ \t]*(#[^\n]*)?(\r?\n|$)")
+_ELSE = re.compile(rb"[\s)]*else\b\s*")
 _BLANK_LINES = re.compile(rb"([ \t]*\r?\n)+")
 
 
-def without_extensions(source: bytes, torch_commands: Mapping[str, bool], instead: bytes = b"") -> bytes:
+def without_extensions(
+    source: bytes, torch_commands: Mapping[str, bool], instead: bytes = b"", whole_blocks: bool = False
+) -> bytes:
     """A setup.py's text without `ext_modules`, the commands that are torch's own, and what only these use.
 
-    Statements, imports and entries of lists go; every other byte stays. Whether the result does the same otherwise,
-    its run must show.
+    Statements, imports and entries of lists go, and what is given if there are extensions; every other byte stays.
+    Whether the result does the same otherwise, its run must show.
 
     `torch_commands` are the names of the commands in `cmdclass`, and whether each is torch's own class; `instead` is
-    the argument to give in place of `ext_modules`, if one is to be.
+    the argument to give in place of `ext_modules`, if one is to be. With `whole_blocks`, a block that makes extensions
+    goes with all that it does besides, such as checks of the toolkit, if nothing else uses its names.
 
     Raises:
         ValueError: it is not certain what to take out; says why.
@@ -37,7 +41,8 @@ def without_extensions(source: bytes, torch_commands: Mapping[str, bool], instea
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _last_name(node.func) == "setup"]
     if len(calls) != 1:
         raise ValueError(f"it has {len(calls)} calls of setup()")
-    return _cut(source, tree, _Unused(tree, calls[0], [*_arguments(calls[0], torch_commands)]).found(), instead)
+    unused = _Unused(tree, calls[0], [*_arguments(calls[0], torch_commands)], whole_blocks)
+    return _cut(source, tree, unused.found(), instead)
 
 
 def _last_name(function: ast.expr) -> str:
@@ -46,13 +51,19 @@ def _last_name(function: ast.expr) -> str:
 
 def _arguments(call: ast.Call, torch_commands: Mapping[str, bool]) -> Iterator[ast.AST]:
     """What goes of a call of setup(); torch's commands stay if they are among others, and not in plain sight."""
+    modules = [getattr(each.value, "id", None) for each in call.keywords if each.arg == "ext_modules"]
     for keyword in call.keywords:
+        value = keyword.value
         if keyword.arg == "ext_modules" or (keyword.arg == "cmdclass" and all(torch_commands.values())):
             yield keyword
-        elif keyword.arg == "cmdclass" and isinstance(keyword.value, ast.Dict):
-            for key, value in zip(keyword.value.keys, keyword.value.values, strict=True):
-                if key and torch_commands.get(getattr(key, "value", "")):
-                    yield from (key, value)
+            continue
+        if isinstance(value, ast.IfExp) and isinstance(value.test, ast.Name) and value.test.id in modules:
+            yield from (value.body, value.test)
+            value = value.orelse
+        if keyword.arg == "cmdclass" and isinstance(value, ast.Dict):
+            for key, kind in _pairs(value):
+                if torch_commands.get(getattr(key, "value", "")):
+                    yield from (key, kind)
 
 
 @dataclass
@@ -65,10 +76,23 @@ class _Unused:
     tree: ast.Module
     call: ast.Call
     arguments: list[ast.AST]
+    whole_blocks: bool
     _gone: set[ast.AST] = field(default_factory=set)
 
     def found(self) -> set[ast.AST]:
         """The arguments, and the statements and imports that only these use."""
+        gone = self._search()
+        if not self.whole_blocks:
+            return gone
+        blocks = [each for each in self.tree.body if isinstance(each, _COMPOUND) and gone & {*ast.walk(each)}]
+        self.arguments += (each for each in blocks if self.call not in ast.walk(each))
+        gone = self._search()
+        if used := {*_given(self.arguments)} & {name for each in self.tree.body for name in _used(each, gone)}:
+            raise ValueError(f"what makes its extensions also gives {', '.join(sorted(used))} their values")
+        return gone
+
+    def _search(self) -> set[ast.AST]:
+        """Those arguments and statements, and what only they use."""
         self._gone = {*self.arguments}
         while True:
             dead = set(_loaded(self._gone))
@@ -84,7 +108,9 @@ class _Unused:
 
     def _removable(self, block: Iterable[ast.stmt], dead: Collection[str]) -> Iterator[ast.AST]:
         for statement in block:
-            if isinstance(statement, (ast.Import, ast.ImportFrom)):
+            if statement in self.arguments:
+                yield statement
+            elif isinstance(statement, (ast.Import, ast.ImportFrom)):
                 names = [each for each in statement.names if _bound(each) in dead]
                 yield from [statement] if len(names) == len(statement.names) else names
             elif any(node is self.call for node in ast.walk(statement)):
@@ -152,20 +178,44 @@ def _loaded(nodes: Iterable[ast.AST], without: Collection[ast.AST] = ()) -> Iter
         yield from _loaded(ast.iter_child_nodes(node), without)
 
 
+def _used(statement: ast.stmt, without: Collection[ast.AST]) -> set[str]:
+    """The names of a module that one of its statements uses: not the variables of a function."""
+    own = {*_given([statement])} if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)) else set()
+    shared = {name for each in ast.walk(statement) if isinstance(each, ast.Global) for name in each.names}
+    return {*_loaded([statement], without)} - (own - shared)
+
+
+def _given(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """The names that get a value in some nodes."""
+    for node in (inner for each in nodes for inner in ast.walk(each)):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, (ast.alias, *_DEFINITIONS)):
+            yield _bound(node) if isinstance(node, ast.alias) else node.name
+
+
 def _cut(source: bytes, tree: ast.Module, gone: set[ast.AST], instead: bytes) -> bytes:
     """The text without some nodes, which must be on lines of their own."""
     starts = [0]
     for line in source.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
     entries = {pair[0]: pair[1] for each in ast.walk(tree) if isinstance(each, ast.Dict) for pair in _pairs(each)}
+    choices: dict[ast.AST, ast.IfExp] = {each.body: each for each in ast.walk(tree) if isinstance(each, ast.IfExp)}
+    entries |= {body: each.test for body, each in choices.items()}
     blocks = [block for each in ast.walk(tree) if isinstance(each, (ast.stmt, ast.Module)) for block in _blocks(each)]
     emptied = {block[0] for block in blocks if block and all(each in gone for each in block)}
-    cuts = [(each, _place(each, entries.get(each, each), starts)) for each in gone - {*entries.values()}]
+    cuts = [
+        (each, _place(choices.get(each, each), entries.get(each, each), starts)) for each in gone - {*entries.values()}
+    ]
     for node, (start, end) in sorted(cuts, key=lambda cut: -cut[1][0]):
         if isinstance(node, ast.stmt):
             source = _without_lines(source, start, end, node in emptied)
         elif instead and isinstance(node, ast.keyword) and node.arg == "ext_modules":
             source = source[:start] + instead + source[end:]
+        elif node in choices:
+            if not (rest := _ELSE.match(source, end)):
+                raise ValueError("what setup() gets if there are extensions has a comment in it")
+            source = source[:start] + source[rest.end() :]
         else:
             source = _without_item(source, start, end)
     return source

@@ -15,7 +15,6 @@
 #   KERNELWHEEL_NVCC, KERNELWHEEL_TOOLKIT    nvcc's version and its toolkit's root; if not set, CMake finds out
 #   KERNELWHEEL_GENCODE        nvcc's -gencode options
 #   KERNELWHEEL_CXX_FLAGS, KERNELWHEEL_CUDA_FLAGS, KERNELWHEEL_LINK_FLAGS    from the settings, as SHELL:...
-#   KERNELWHEEL_LINK_OPTIONS   for the platform's linker
 #   KERNELWHEEL_CUDART_LIBRARIES    the platform's libraries that the static CUDA runtime needs
 #   KERNELWHEEL_BINDING        what libraries may be bound to besides the stable ABI: torch, or python and torch
 #   KERNELWHEEL_CUDA_HEADERS, KERNELWHEEL_PYTHON_HEADERS    header folders besides torch's
@@ -101,10 +100,16 @@ if(KERNELWHEEL_CUDA)
   string(FIND "${help}" "--compiler-options" KERNELWHEEL_IS_NVCC)  # and not clang in its place
 endif()
 
-# Options for the linker come after the objects, as in cpp_extension: among them are archives, whose place counts.
+# Options for the linker come after the objects, as in cpp_extension: among them are archives, whose place counts. torch
+# loads its libraries with local scope, so each one that ours use must be named in them (DT_NEEDED), whether or not the
+# linker sees a use, and whatever those options say, as conda-forge's do (--as-needed).
+set(libraries "<LINK_LIBRARIES>")
+if(NOT WIN32)
+  string(PREPEND libraries "-Wl,--no-as-needed ")
+endif()
 foreach(language IN ITEMS CXX CUDA)
   string(REPLACE "<LINK_FLAGS>" "" rule "${CMAKE_${language}_CREATE_SHARED_LIBRARY}")
-  string(REPLACE "<LINK_LIBRARIES>" "<LINK_FLAGS> <LINK_LIBRARIES>" CMAKE_${language}_CREATE_SHARED_LIBRARY "${rule}")
+  string(REPLACE "<LINK_LIBRARIES>" "<LINK_FLAGS> ${libraries}" CMAKE_${language}_CREATE_SHARED_LIBRARY "${rule}")
 endforeach()
 
 # The interface of an older glibc and libstdc++ (toolchain/glibc_compat.py): stub libraries, which never run, and an archive
@@ -288,8 +293,7 @@ function(_kernelwheel_add_library function target)
   endforeach()
   _kernelwheel_require_options(TARGET ${target} "fno-canonical-system-headers")
   target_link_directories(${target} PRIVATE "${KERNELWHEEL_TORCH_LINKED}" ${KERNELWHEEL_LIBRARIES})
-  target_link_options(${target} PRIVATE ${KERNELWHEEL_LINK_OPTIONS})
-  target_link_options(${target} PRIVATE "${KERNELWHEEL_LINK_FLAGS}")
+  target_link_options(${target} PRIVATE LINKER:-s "${KERNELWHEEL_LINK_FLAGS}")  # no symbols for debuggers
   if(KERNELWHEEL_LINKER_LISTS)
     target_link_options(${target} PRIVATE "$<HOST_LINK:LINKER:--dependency-file=../tmp/${target}.linked>")
   endif()
@@ -415,7 +419,6 @@ function(kernelwheel_require_libraries target folders)
           COMMAND "${CMAKE_CXX_COMPILER}" -shared -nostdlib -Wl,-soname,libcuda.so.1 -o driver/libcuda.so
           -x c "/dev/null" WORKING_DIRECTORY "${CMAKE_BINARY_DIR}" RESULT_VARIABLE failed OUTPUT_QUIET ERROR_VARIABLE said)
         target_link_directories(${target} PRIVATE "${CMAKE_BINARY_DIR}/driver")
-        target_link_options(${target} PRIVATE "LINKER:--no-as-needed")  # the stub has no symbols
       endif()
       if(failed AND said MATCHES "cannot find|unable to find|not found")
         get_property(name TARGET ${target} PROPERTY OUTPUT_NAME)

@@ -41,7 +41,7 @@ def build_or_reuse(job: CompileJob, caller: Caller, say: Say) -> CompileAnswer:
     """
     tools = toolchain_for(job, caller.environ)
     for line in without_effect(caller.environ, job.settings.variable):
-        say(line)
+        say(f"note: {line}")
     packing: dict[str, Any] = {}
     if job.scratch:  # a build asks, which packs what is compiled
         for line in describe_toolchain(tools):

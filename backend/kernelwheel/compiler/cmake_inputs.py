@@ -110,7 +110,6 @@ def cache_entries(work: Path, plan: Plan, toolchain: Toolchain) -> dict[str, Any
         "KERNELWHEEL_TORCH_STANDARD": plan.standards.years.get("torch", ""),
         "KERNELWHEEL_CXX_FLAGS": as_one((*plan.cpu.options, *plan.for_compilers(plan.flags("cxx-flags")))),
         "KERNELWHEEL_LINK_FLAGS": as_one(plan.cpu.stands_for(plan.flags("link-flags"))),
-        "KERNELWHEEL_LINK_OPTIONS": ";".join(platform.link_options),
         "KERNELWHEEL_CUDART_LIBRARIES": ";".join(platform.cudart_libraries),
         "KERNELWHEEL_PARTS": ";".join(sorted(plan.parts)),
         "KERNELWHEEL_TAKEN": ";".join(sorted(plan.taken)),

@@ -9,6 +9,8 @@ from pathlib import Path
 from packaging.version import Version
 
 from ..flags.device_linking import without_device_linking
+from ..flags.options import HOST_COMPILER
+from ..flags.words import values_of
 from ..project import arch_choice
 from ..project.build_platforms import PLATFORMS
 from ..project.build_settings import BuildSettings
@@ -19,8 +21,10 @@ from ..runtime.decision.no_kernels import changed_sources
 from ..runtime.errors import BuildError, SettingsError
 from ..runtime.machine.files import json_sha256
 from ..runtime.variables import own_variable
+from ..source_language import CUDA_SUFFIX
 from .cmake_inputs import recipe_of
 from .cpu import draw_cpu
+from .declared_flags import declared_flags
 from .headers import Headers, digests, headers_of
 from .linked_files import linked_files
 from .plan import CudaPlan, Plan
@@ -68,6 +72,7 @@ def create_plan(
         parts=facts.parts,
         taken=dict(taken or {}),
     )
+    _refuse_host_compiler(plan, toolchain.settings)
     plan = replace(plan, cpu=draw_cpu(plan, toolchain), standards=draw_standards(plan, toolchain))
     plan = replace(plan, recipe=recipe_of(plan, toolchain))
     headers, linked = headers_of(plan, toolchain, source_root), linked_files(plan, toolchain)
@@ -142,6 +147,18 @@ def _refuse_device_linking(facts: PackageFacts, nvcc: Nvcc, settings: BuildSetti
             found=f"{' '.join(settings.cuda_flags)} in {settings.origin('cuda-flags')}",
             remedies=["remove -rdc=true and -dc there"],
         )
+
+
+def _refuse_host_compiler(plan: Plan, settings: BuildSettings) -> None:
+    """Reject a C++ compiler in flags for nvcc: it would be another than the one that was found and is recorded."""
+    for each in declared_flags(plan, settings) if plan.cuda else ():
+        if each.file and each.file.endswith(CUDA_SUFFIX) and (named := values_of(each.flags, HOST_COMPILER)):
+            raise SettingsError(
+                "the options for nvcc name a C++ compiler",
+                required=f"one C++ compiler for all files, in the option cxx ({settings.variable('cxx')})",
+                found=f"{HOST_COMPILER[0]} {named[0]} in {each.where}",
+                remedies=[f"remove it there, and set {settings.variable('cxx')}={named[0]} if that is to be used"],
+            )
 
 
 def _refuse_archs_in_flags(settings: BuildSettings) -> None:

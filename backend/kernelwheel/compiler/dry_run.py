@@ -36,9 +36,10 @@ def _toolchain(job: CompileJob, environ: Mapping[str, str]) -> dict[str, Any]:
     view: dict[str, Any] = {"candidates": [], **{k: v for k, v in find_tools().items() if v != INSTALLED}}
     if "missing" in find_tools().values():  # without them, the rest cannot be imported
         return view
-    from .find_toolchain import nvcc_limits
+    from .cross.target_platform import cross_platform
+    from .find_toolchain import describe_compiler, find_compiler, nvcc_limits
+    from .toolchain.compiler_environment import without_effect
     from .toolchain.cuda import decide_cuda, look_for_nvcc
-    from .toolchain.cxx import find_cxx
     from .toolchain.torch_files import find_torch
 
     settings, limits, taken = job.settings, nvcc_limits(job), None
@@ -56,8 +57,9 @@ def _toolchain(job: CompileJob, environ: Mapping[str, str]) -> dict[str, Any]:
         seen = {"origin": each.origin, "place": each.place, "outcome": each.outcome, "usable": each.nvcc is not None}
         view["candidates"].append({**seen, "taken": taken is not None and each.nvcc is taken})
     try:
-        cxx = find_cxx(settings, environ, taken)
-        view["cxx"] = "\n".join([*cxx.passed_over, f"{cxx.path}: {cxx.kind} {cxx.version}"])
+        view["cxx"] = "\n".join(describe_compiler(*find_compiler(settings, environ, taken, cross_platform(settings))))
     except BuildError as error:
         view["cxx"] = str(error)
+    if notes := "\n".join(without_effect(environ, settings.variable)):
+        view["note"] = notes
     return view

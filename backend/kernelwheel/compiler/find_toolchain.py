@@ -20,10 +20,11 @@ from .compile_job import CompileJob
 from .cross.target_platform import cross_platform, for_target, refuse_libraries_on_all_of_torch
 from .cross.windows.zig import find_zig
 from .toolchain.cuda import decide_cuda, parts_for_clang
-from .toolchain.cxx import find_cxx
+from .toolchain.cxx import Cxx, find_cxx
 from .toolchain.launchers import Launchers, find_launchers
 from .toolchain.nvcc import LIKE_TORCH, NvccLimits, find_cuobjdump
 from .toolchain.toolchain import Toolchain
+from .toolchain.toolkit import Nvcc
 from .toolchain.torch_files import find_torch
 
 
@@ -43,11 +44,24 @@ def find_toolchain(
     if target and cuda.nvcc:
         cuda = replace(cuda, nvcc=for_target(cuda.nvcc, settings, target))
     cuobjdump = find_cuobjdump(cuda.nvcc, torch.root.parent, environ) if cuda.nvcc else None
-    if isinstance(target, WindowsBuild):
-        return Toolchain(torch, find_zig(settings, environ, target), cuda, cuobjdump, Launchers(), settings, target)
-    launchers = find_launchers(settings, environ, cuda.nvcc is not None and not cuda.nvcc.clang)
-    cxx = find_cxx(settings, environ, cuda.nvcc, target)
+    cxx, launchers = find_compiler(settings, environ, cuda.nvcc, target)
     return Toolchain(torch, cxx, cuda, cuobjdump, launchers, settings, target)
+
+
+def find_compiler(
+    settings: BuildSettings, environ: Mapping[str, str], nvcc: Nvcc | None, target: Platform | None
+) -> tuple[Cxx, Launchers]:
+    """The C++ compiler, and what starts the compilers; raises as `find_toolchain`."""
+    if isinstance(target, WindowsBuild):
+        return find_zig(settings, environ, target), Launchers()
+    launchers = find_launchers(settings, environ, nvcc is not None and not nvcc.clang)
+    return find_cxx(settings, environ, nvcc, target), launchers
+
+
+def describe_compiler(cxx: Cxx, launchers: Launchers) -> list[str]:
+    """What was looked at and what was taken, one line each."""
+    words = [*launchers.cxx, str(cxx.path)]
+    return [*cxx.passed_over, f"{' '.join(words)}: {cxx.kind} {cxx.version}"]
 
 
 def toolchain_for(job: CompileJob, environ: Mapping[str, str]) -> Toolchain:
@@ -65,9 +79,7 @@ def describe_toolchain(tools: Toolchain) -> Iterator[str]:
     """What was looked at and what was taken, one line each, for the log of a wheel's build."""
     for candidate in tools.cuda.candidates:
         yield f"nvcc: {candidate.origin}: {candidate.place}: {candidate.outcome}"
-    for passed_over in tools.cxx.passed_over:
-        yield f"c++: {passed_over}"
-    yield f"c++: {tools.cxx.path}: {tools.cxx.kind} {tools.cxx.version}"
+    yield from (f"c++: {line}" for line in describe_compiler(tools.cxx, tools.launchers))
     if tools.target:
         yield f"platform: {tools.platform}, on {platform_name()} ({tools.settings.origin('platform')})"
     yield f"CUDA kernels: {'yes' if tools.cuda.nvcc else 'no'}, because {tools.cuda.reason}"

@@ -22,7 +22,7 @@ from .toolchain.toolchain import Toolchain
 # What compilers link by themselves, besides what is in their identity: archives, scripts or shared libraries.
 _OF_COMPILERS = (
     *("c", "m", "mvec", "gcc", "gcc_s", "gcc_eh", "stdc++", "stdc++_nonshared", "pthread", "rt", "dl", "util"),
-    *("gomp", "atomic", "quadmath", "gcov", "cudadevrt", "cudart_static"),
+    *("gomp", "atomic", "atomic_asneeded", "quadmath", "gcov", "cudadevrt", "cudart_static"),
 )
 
 

@@ -14,6 +14,8 @@ DEFINES = ("-D", "--define-macro")
 # Words that are passed on, separated by commas; and of those, what passes on a single word.
 LISTS = ("-Xcompiler", "--compiler-options", "-Xpreprocessor", "-Xlinker", "--linker-options", "-Xclang")
 SINGLE = ("-Xpreprocessor", "-Xlinker", "-Xclang")
+# nvcc's own name for the C++ compiler that it calls.
+HOST_COMPILER = ("-ccbin", "--compiler-bindir", "-compiler-bindir")
 # A file of further options, of nvcc; for every tool, it is @FILE.
 OPTION_FILES = ("-optf", "--options-file")
 # A file that ld reads; and anything else that is no file to link.

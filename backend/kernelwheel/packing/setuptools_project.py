@@ -18,6 +18,12 @@ from ..project.package import PackageFacts, read_project, read_toml, source_root
 from ..runtime.errors import SettingsError
 from ..runtime.machine.files import is_file, is_folder
 
+# The fields of [project] that a wheel adds to, and what it adds.
+_ADDED_TO = {
+    "dependencies": "its dependencies, but a wheel requires the torch it is built for, too",
+    "version": "its version, but with torch-tag = local a wheel's names the torch it is built for, too",
+}
+
 
 @contextmanager
 def outside_checkout(version_tag: str = "") -> Iterator[None]:
@@ -29,7 +35,7 @@ def outside_checkout(version_tag: str = "") -> Iterator[None]:
     tables = dict(values.get("tool", {}))
     refuse_ext_modules(project, tables)
     facts = read_project(project)[0]
-    refuse_static_dependencies(values.get("project"), facts)
+    refuse_static_fields(values.get("project"), facts, version_tag)
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "setuptools.cfg"
         config.write_text(configuration(project, tables, facts, Path(folder), version_tag), encoding="utf-8")
@@ -60,8 +66,8 @@ def refuse_ext_modules(project: Path, tool_tables: Mapping[str, Any]) -> None:
         )
 
 
-def refuse_static_dependencies(project: Mapping[str, Any] | None, facts: PackageFacts) -> None:
-    """Refuse a table [project] that says all that a wheel requires, if the wheel requires a torch besides (PEP 621).
+def refuse_static_fields(project: Mapping[str, Any] | None, facts: PackageFacts, version_tag: str = "") -> None:
+    """Refuse a table [project] that says all of what a wheel adds to (PEP 621): what it requires, or its version.
 
     uv and others believe that table, and would install the wheel beside any torch. setuptools, as of release 84, takes
     no static values beside `dynamic` (PEP 808): hence `dependencies` in [tool.kernelwheel].
@@ -69,27 +75,31 @@ def refuse_static_dependencies(project: Mapping[str, Any] | None, facts: Package
     Raises:
         SettingsError: names the line that is missing.
     """
-    dynamic = needed_dynamic(project, facts)
+    dynamic = needed_dynamic(project, facts, version_tag)
     if project is None or not dynamic:
         return
-    found = ", ".join(f"{key} = {json.dumps(project[key])}" for key in ("dynamic", "dependencies") if key in project)
-    remedy = f"write dynamic = {json.dumps(dynamic)} in [project]"
-    if stated := project.get("dependencies"):
-        remedy += f", and move dependencies = {json.dumps(stated)} to [tool.kernelwheel]"
+    missing = [name for name in _ADDED_TO if name in dynamic and name not in project.get("dynamic", [])]
+    found = ", ".join(f"{key} = {json.dumps(project[key])}" for key in ("dynamic", *missing) if key in project)
+    remedies = [f"write dynamic = {json.dumps(dynamic)} in [project]"]
+    if "dependencies" in missing and (stated := project.get("dependencies")):
+        remedies[0] += f", and move dependencies = {json.dumps(stated)} to [tool.kernelwheel]"
+    if "version" in missing:
+        remedies[0] += ", and move the version to where [tool.setuptools.dynamic] reads it"
+        remedies.append("or leave out torch-tag = local: the file's name says which torch by its build number, too")
     raise SettingsError(
-        "pyproject.toml says that [project] has all dependencies, but a wheel requires the torch it is built for, too",
-        required='"dependencies" among the dynamic fields of [project]',
-        found=f"{found or 'neither dynamic nor dependencies'} in [project]",
-        remedies=[remedy],
+        f"pyproject.toml says that [project] has all of {', '.join(map(_ADDED_TO.__getitem__, missing))}",
+        required=f"{', '.join(map(json.dumps, missing))} among the dynamic fields of [project]",
+        found=f"{found or f'neither dynamic nor {missing[0]}'} in [project]",
+        remedies=remedies,
     )
 
 
-def needed_dynamic(project: Mapping[str, Any] | None, facts: PackageFacts) -> list[str]:
+def needed_dynamic(project: Mapping[str, Any] | None, facts: PackageFacts, version_tag: str = "") -> list[str]:
     """What `dynamic` in [project] must become; empty if it may stay, or there is no such table."""
     fields = list(project.get("dynamic", []) if project else [])
-    if project is None or "dependencies" in fields or not (facts.binds_torch or facts.dependencies):
-        return []
-    return [*fields, "dependencies"]
+    added = {"dependencies": facts.binds_torch or facts.dependencies, "version": version_tag}
+    missing = [name for name in _ADDED_TO if added[name] and name not in fields]
+    return [*fields, *missing] if project is not None and missing else []
 
 
 def configuration(project: Path, tool_tables: Mapping[str, Any], facts: PackageFacts, folder: Path, tag: str) -> str:

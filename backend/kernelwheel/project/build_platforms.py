@@ -23,9 +23,6 @@ class LinuxBuild(Linux):
     # What torch, the driver and the system provide: a pattern of names of libraries.
     external_libs = r"lib(torch|c10)\w*\.so|libcuda\.so\.1|ld-linux.*"
 
-    # For the linker, as CMake writes it. torch loads its libraries with local scope, so each one that ours use must be
-    # named in them (DT_NEEDED), whether or not the linker sees a use. No symbols for debuggers.
-    link_options = ("LINKER:--no-as-needed", "LINKER:-s")
     cudart_libraries = ("rt", "pthread", "dl")  # what the static CUDA runtime needs
 
     cmake_system = "Linux"  # CMAKE_SYSTEM_NAME, cmake-variables(7)
@@ -107,7 +104,6 @@ class WindowsBuild:
     tag = "win_amd64"
     suffix = ".dll"
     has_glibc = False
-    link_options = ("LINKER:-s",)
     cudart_libraries = ()
     cmake_system = "Windows"
     cuda_target = "x64"

@@ -251,6 +251,7 @@ PLACES = Places(Path("/p"), ("/env/torch", "/scratch/cuda"), ("/usr/include",))
          []),
         (["-Wl,-rpath,/x/lib", "-DROOT=/p/a", "-include", "/p/x.h"], [], "of_this_machine",
          ["-Wl,-rpath,/x/lib", "-DROOT=/p/a", "-include /p/x.h"]),
+        (["-ccbin", "g++-12", "-ccbin=g++", "-O2"], ["-O2"], "of_this_machine", ["-ccbin g++-12", "-ccbin=g++"]),
         (["-D", "A=1", "-DB", "-Xcompiler", "-fPIC"], ["-DA=1", "-DB", "-Xcompiler", "-fPIC"], "of_this_machine", []),
         (["-march=haswell", "-code=sm_80", "-gencode arch=a,code=b"], ["-march=haswell"], "archs",
          ["-code=sm_80", "-gencode arch=a,code=b"]),

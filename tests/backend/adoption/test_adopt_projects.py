@@ -160,6 +160,20 @@ def test_what_a_script_needs_of_pyproject_toml_and_of_other_packages_stays(tmp_p
     assert done.returncode == 0
 
 
+@pytest.mark.minutes
+def test_a_block_that_makes_extensions_and_asks_for_cuda_goes_whole(tmp_path: Path) -> None:
+    block = "if 1:\n    assert torch.version.cuda\n    modules += [CUDAExtension('_C', ['a.cu'])]\n"
+    script = f"{IMPORTS}modules = []\n{block}setup(name='block', ext_modules=modules, py_modules=[])\n"
+    project = lay_out(tmp_path / "block", {"setup.py": script, "a.cu": MODULE})
+
+    done = adopt(project, "--write")
+
+    assert done.returncode == 0
+    assert "note: what setup.py did besides where it made extensions, such as checks, is gone, too" in done.stderr
+    assert (project / "setup.py").read_text().endswith("setup(name='block', py_modules=[])\n")
+    assert "assert" not in (project / "setup.py").read_text()
+
+
 @pytest.mark.parametrize(
     ("script", "found"),
     [

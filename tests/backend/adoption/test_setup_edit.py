@@ -104,8 +104,51 @@ if __name__ == '__main__':
 """
 
 
-def edited(text: str, commands: Mapping[str, bool] = {"build_ext": True}, instead: bytes = b"") -> str:
-    after = without_extensions(text.encode(), commands, instead).decode()
+# Extensions in a block that asks about the toolkit, too; `release` is also a variable of a function's. As mamba's.
+SWITCHED = f"""\
+import os
+{TORCH}ext_modules = []
+
+
+def nvcc():
+    return os.popen("nvcc -V").read()
+
+
+def name():
+    release = os.sep
+    return release
+
+
+if os.environ.get("WITH_CUDA"):
+    release = nvcc()
+    print(release)
+    ext_modules.append(CUDAExtension('a._C', ['a.cu']))
+
+setup(
+    name=name(), ext_modules=ext_modules, cmdclass={{'clean': os.Own, 'build_ext': BuildExtension}}
+    if ext_modules
+    else {{'clean': os.Own}},
+)
+"""
+SWITCHED_AFTER = """\
+import os
+
+
+def name():
+    release = os.sep
+    return release
+
+
+setup(
+    name=name(), cmdclass={'clean': os.Own},
+)
+"""
+
+
+def edited(
+    text: str, commands: Mapping[str, bool] = {"build_ext": True}, instead: bytes = b"", whole_blocks: bool = False
+) -> str:
+    after = without_extensions(text.encode(), commands, instead, whole_blocks).decode()
     assert ast.parse(after)
     return after
 
@@ -115,6 +158,17 @@ def test_what_only_the_extensions_used_goes_and_every_other_byte_stays() -> None
 
     assert edited(BEFORE, commands) == AFTER
     assert edited(BEFORE.replace("\n", "\r\n"), commands) == AFTER.replace("\n", "\r\n")
+
+
+def test_a_block_that_makes_extensions_goes_with_what_it_checks_if_asked_to() -> None:
+    commands = {"clean": False, "build_ext": True}
+
+    assert edited(SWITCHED, commands, whole_blocks=True) == SWITCHED_AFTER
+    assert "    release = nvcc()\n    print(release)\n\n" in edited(SWITCHED, commands)
+    with pytest.raises(ValueError, match=r"^what makes its extensions also gives release their values$"):
+        edited(SWITCHED.replace("    release = os.sep\n", ""), commands, whole_blocks=True)
+    with pytest.raises(ValueError, match="has a comment in it"):
+        edited(SWITCHED.replace("    else", "    # no\n    else"), commands)
 
 
 @pytest.mark.parametrize(

@@ -249,10 +249,13 @@ def test_a_damaged_entry_is_a_finding_and_stays_for_verify(examine: Examine, ent
 
 
 def test_the_page_shows_what_was_set_and_where(examine: Examine) -> None:
-    view, page = examine(TINY_JIT="always", CXXFLAGS="-DA='x y' -g", LD_PRELOAD="/x.so")
+    environ = {"LD_PRELOAD": "/x.so", "NVCC_PREPEND_FLAGS": "-ccbin /usr/bin/g++"}
+    view, page = examine(TINY_JIT="always", CXXFLAGS="-DA='x y' -g", **environ)
 
     assert view["variables"]["LD_PRELOAD"] == "/x.so"
     assert "  LD_PRELOAD " in page
+    # and what compilers do not see of it, as a build says
+    assert "NVCC_PREPEND_FLAGS has no effect here; CXX has, or the option cxx" in page
 
     assert view["settings"]["jit"] == {"value": "always", "origin": "environment variable TINY_JIT"}
     assert view["settings"]["archs"] == {"value": "", "origin": "default"}

@@ -73,11 +73,12 @@ def test_the_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_a_variable_that_no_compiler_sees_is_told_with_what_to_set_instead() -> None:
-    environ = {"NVCC_APPEND_FLAGS": "-lineinfo", "NVCC_PREPEND_FLAGS": " ", "CXX": "g++", "CPATH": "/x"}
+    environ = {"NVCC_APPEND_FLAGS": "-lineinfo", "CPPFLAGS": " ", "CXX": "g++", "CPATH": "/x"}
+    environ |= {"NVCC_PREPEND_FLAGS": "-ccbin /usr/bin/g++"}  # as conda's package of nvcc does
+    variables = {"cuda-flags": "CUDAFLAGS", "cxx-flags": "CXXFLAGS", "cxx": "CXX"}
 
-    lines = list(without_effect(environ, {"cuda-flags": "CUDAFLAGS", "cxx-flags": "CXXFLAGS"}.__getitem__))
-
-    assert lines == [
-        "note: CPATH has no effect here; CXXFLAGS has, or the option cxx-flags",
-        "note: NVCC_APPEND_FLAGS has no effect here; CUDAFLAGS has, or the option cuda-flags",
+    assert list(without_effect(environ, variables.__getitem__)) == [
+        "CPATH has no effect here; CXXFLAGS has, or the option cxx-flags",
+        "NVCC_APPEND_FLAGS has no effect here; CUDAFLAGS has, or the option cuda-flags",
+        "NVCC_PREPEND_FLAGS has no effect here; CXX has, or the option cxx",
     ]

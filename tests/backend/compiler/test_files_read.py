@@ -10,6 +10,7 @@ import pytest
 from kernelwheel.compiler.files_read import check_read, files_read
 from kernelwheel.compiler.linked_files import files_in, linked_files
 from kernelwheel.compiler.plan import Plan
+from kernelwheel.compiler.toolchain.cxx import Cxx
 from kernelwheel.compiler.toolchain.toolchain import Toolchain
 from kernelwheel.runtime.errors import BuildError
 from kernelwheel.runtime.machine.files import file_sha256
@@ -137,6 +138,14 @@ def test_archives_in_flags_count_and_shared_libraries_do_not(machine: Machine, f
     assert [path for path, origin in found.origins.items() if origin == "flags"] == [str(folder / "libown.a")]
     assert "libown.a" in found.digests["linked"]
     assert "libown.so" not in found.digests["linked"]
+
+
+def test_a_script_that_gcc_16_links_by_itself_counts(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = machine.folder / "libatomic_asneeded.so"
+    script.write_text("INPUT ( AS_NEEDED ( -latomic ) )\n")
+    monkeypatch.setattr(Cxx, "linker_folders", lambda _: (str(machine.folder),))
+
+    assert script.name in linked_files(machine.draw(), toolchain(machine)).digests["linked"]
 
 
 def test_of_a_call_of_load_all_that_flags_name_is_in_the_content(machine: Machine, work: Path) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from builds import TORCH, Wheel, build
 from editables import REQUIRE, Editable
+from kernelwheel.compiler.find_toolchain import describe_compiler, find_compiler
 from kernelwheel.compiler.toolchain.compiler_environment import environment_for, for_launchers
 from kernelwheel.compiler.toolchain.cxx import find_cxx
 from kernelwheel.compiler.toolchain.launchers import Launchers, find_launchers
@@ -72,6 +73,9 @@ def test_cxx_may_name_a_launcher_before_the_compiler(programs: dict[str, str]) -
 
     assert find_launchers(chosen, programs, True) == Launchers(cxx=(f"{programs['PATH']}/ccache",))
     assert find_cxx(chosen, programs).path == Path(programs["PATH"]) / "g++"
+    # doctor and a build's log say so.
+    *_, line = describe_compiler(*find_compiler(chosen, programs, None, None))
+    assert line.startswith(f"{programs['PATH']}/ccache {programs['PATH']}/g++: gcc ")
 
 
 def test_a_compiler_in_a_folder_with_spaces_is_no_launcher(programs: dict[str, str], tmp_path: Path) -> None:

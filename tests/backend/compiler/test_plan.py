@@ -266,6 +266,18 @@ def test_architectures_in_the_options_for_nvcc_are_refused(machine: Machine, fla
     assert "-C cuda_flags" in caught.value.found
 
 
+@pytest.mark.parametrize(
+    "flags", ["-O2 -ccbin /usr/bin/g++-12", "-ccbin=/usr/bin/g++-12", "--compiler-bindir /usr/bin/g++-12"]
+)
+def test_a_compiler_in_the_options_for_nvcc_is_refused(machine: Machine, flags: str) -> None:
+    """It would be another than `doctor` and the manifest say."""
+    with pytest.raises(SettingsError, match="name a C\\+\\+ compiler") as caught:
+        machine.draw(cuda_flags=flags)
+
+    assert caught.value.found == "-ccbin /usr/bin/g++-12 in -C cuda_flags"
+    assert "CXX=/usr/bin/g++-12" in caught.value.remedies[0]
+
+
 @pytest.mark.parametrize("flags", ["-archive=x", "-Xptxas -O2", "--ptxas-options=-arch", "-code-x"])
 def test_other_options_for_nvcc_are_not_taken_for_architectures(machine: Machine, flags: str) -> None:
     assert machine.draw(cuda_flags=flags).cuda is not None

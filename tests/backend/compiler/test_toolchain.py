@@ -279,6 +279,17 @@ def test_what_stands_before_an_nvcc_leads_to_the_toolkit_that_it_names_itself(
     assert (decision.nvcc.root, decision.nvcc.path) == (toolkit, toolkit / "bin/nvcc")
 
 
+@pytest.mark.parametrize("named", [True, False])
+def test_an_nvcc_is_told_of_a_compiler_that_is_not_called_gcc(tmp_path: Path, cuda_torch: Path, named: bool) -> None:
+    """Without one, it does not even say where its toolkit is."""
+    toolkit, cxx = make_toolkit(tmp_path / "toolkit"), make_cxx(tmp_path / "bin" / ("conda-c++" if named else "g++-15"))
+
+    decision = decide(cuda_torch, path=cxx.parent, cuda_home=str(toolkit), **({"cxx": str(cxx)} if named else {}))
+
+    assert decision.nvcc is not None
+    assert f"--dryrun -ccbin {cxx} -E" in (toolkit / "calls").read_text()
+
+
 def test_only_the_path_of_the_given_environment_is_searched(
     tmp_path: Path, cuda_torch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,14 +19,14 @@ import kernelwheel
 import pytest
 import torch
 import warm_python
-from builds import build, needs_cuda_torch
+from builds import build, device_code, needs_cuda_torch
 from declared import HEAD
 from editables import Editable, make_user
 from kernelwheel.__main__ import main
 from kernelwheel.jit import loaded_library
 from kernelwheel.runtime.errors import BuildError
 from kernelwheel.runtime.store.store import Store
-from loadable import FILES, MODULE, load_light, refusal_of, write
+from loadable import FILES, MODULE, PARTS, load_light, refusal_of, write
 from processes import Done, clean_environment
 
 BACKEND = Path(kernelwheel.__file__).parents[1]
@@ -251,16 +252,6 @@ except RuntimeError as error:
     assert "the same content, for other GPUs" in done.stderr
 
 
-PARTS = {
-    "part.cu": "__device__ float part(float x) { return 2 * x; }\n",
-    "whole.cu": "__device__ float part(float x);\n__global__ void whole(float* x) { *x = part(*x); }\n"
-    'extern "C" int answer_of_host() { whole<<<1, 1>>>(nullptr); return 42; }\n',
-    "light.cpp": MODULE.replace(
-        '#include "answer.h"', 'extern "C" int answer_of_host();\n#define ANSWER answer_of_host()'
-    ),
-}
-
-
 @pytest.mark.slow
 @needs_cuda_torch
 def test_device_code_is_linked_from_several_files_and_is_machine_code_alone(
@@ -277,6 +268,9 @@ def test_device_code_is_linked_from_several_files_and_is_machine_code_alone(
     (library,) = entry.manifest.libraries
     assert prepared == again == entry.folder
     assert (library.sass, library.ptx) == (("9.0",), ())
+    listed = device_code(entry.folder / "light.so", "--dump-elf-symbols")
+    for name in ("_Z4partf", "_Z6halvedf", "_Z4bothf", "_Z5wholePf"):
+        assert len(re.findall(rf"STT_FUNC +STB_GLOBAL +(?:STV_DEFAULT|STO_ENTRY) +{name}$", listed, re.MULTILINE)) == 1
     script = f"""
 import torch
 from importlib.util import module_from_spec, spec_from_file_location
@@ -294,8 +288,8 @@ def test_an_archive_with_device_code_is_linked_as_it_is_now(
     monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "9.0")
     nvcc = max(Path(torch.__file__).parents[1].glob("nvidia/cu*/bin/nvcc"))
     folder = write(tmp_path, PARTS)
-    for factor in ("2", "3"):
-        (folder / "part.cu").write_text(PARTS["part.cu"].replace("2", factor))
+    for factor in ("0.5", "0.25"):
+        (folder / "part.cu").write_text(PARTS["part.cu"].replace("0.5", factor))
         made = [nvcc, "-rdc=true", "-arch=sm_90", "-Xcompiler=-fPIC", "-c", "part.cu", "-o", "part.o"]
         subprocess.run(made, cwd=folder, check=True)
         subprocess.run(["ar", "rcs", "libpart.a", "part.o"], cwd=folder, check=True)

@@ -526,11 +526,24 @@ def test_what_requires_a_torch_besides_says_so_in_pyproject(
     one = {"name": "a._C", "sources": ["a.cpp"], "kind": table.get("kind", "module")}
     facts, _ = split_table({**of_package, "extension": [one]})
     if not (checked and found):
-        setuptools_project.refuse_static_dependencies(project, facts)
+        setuptools_project.refuse_static_fields(project, facts)
         return
 
     with pytest.raises(SettingsError) as caught:
-        setuptools_project.refuse_static_dependencies(project, facts)
+        setuptools_project.refuse_static_fields(project, facts)
 
     assert found in caught.value.found
     assert caught.value.remedies == (remedy,)
+
+
+def test_a_version_that_a_wheel_adds_to_is_dynamic() -> None:
+    facts, _ = split_table({"extension": [{"name": "a._C", "sources": ["a.cpp"]}]})
+    static = {"version": "1.0", "dynamic": ["dependencies"]}
+    setuptools_project.refuse_static_fields(static, facts)
+    setuptools_project.refuse_static_fields({"dynamic": ["dependencies", "version"]}, facts, "+torch2.15")
+
+    with pytest.raises(SettingsError, match="has all of its version, but with torch-tag = local") as caught:
+        setuptools_project.refuse_static_fields(static, facts, "+torch2.15")
+
+    assert caught.value.found == 'dynamic = ["dependencies"], version = "1.0" in [project]'
+    assert caught.value.remedies[0].startswith('write dynamic = ["dependencies", "version"] in [project], and move')

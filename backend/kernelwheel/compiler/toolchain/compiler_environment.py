@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from ...flags.options import HOST_COMPILER
 from ...runtime.errors import SettingsError
 
 # What every compiler sees of the caller's environment.
@@ -82,8 +83,9 @@ def for_launchers(environ: Mapping[str, str]) -> dict[str, str]:
 def without_effect(environ: Mapping[str, str], variable: Callable[[str], str]) -> Iterator[str]:
     """A line for each variable that is set and that no compiler sees; `variable` says which one sets an option."""
     for name, option in _INSTEAD.items():
-        if environ.get(name, "").strip():
-            yield f"note: {name} has no effect here; {variable(option)} has, or the option {option}"
+        if value := environ.get(name, "").strip():
+            chosen = "cxx" if option == "cuda-flags" and value.startswith(HOST_COMPILER) else option
+            yield f"{name} has no effect here; {variable(chosen)} has, or the option {chosen}"
 
 
 def search_path(*folders: Path | str, then: str = "") -> str:

@@ -10,6 +10,7 @@ from ...project.build_settings import BuildSettings
 from ...requirements import install
 from ...runtime.errors import BuildError
 from .clang_toolkit import FATBINARY, OLDEST, missing_parts
+from .cxx import any_cxx
 from .nvcc import LIKE_TORCH, NvccCandidate, NvccLimits, inspect_nvcc, nvcc_places
 from .toolkit import Nvcc
 from .torch_files import Torch
@@ -35,9 +36,9 @@ def look_for_nvcc(
 
     `path` is sys.path, where pip may have installed a toolkit that is not beside a torch for CUDA.
     """
-    sites = package_folders(torch, path)
+    sites, host = package_folders(torch, path), any_cxx(settings, environ)
     for origin, place in nvcc_places(settings, sites, environ):
-        yield inspect_nvcc(origin, place, str(torch.cuda), sites, environ, limits)
+        yield inspect_nvcc(origin, place, str(torch.cuda), sites, environ, limits, host)
 
 
 def decide_cuda(

@@ -21,6 +21,7 @@ from .toolkit import Nvcc
 NAMES = ("c++", "g++", "clang++")  # the usual names of the default compiler
 # The option that nvcc's own refusal suggests, and the macro behind it: whoever sets one of them takes the risk.
 UNCHECKED = ("-allow-unsupported-compiler", "--allow-unsupported-compiler", "-D__NV_NO_HOST_COMPILER_CHECK")
+_NEWEST = 29  # that is looked for by its number, where no nvcc says which it supports
 OLDEST = 9  # an older gcc or clang does not compile torch's headers
 
 # What a compiler for another platform needs besides itself: headers and files of libc and of libstdc++.
@@ -153,6 +154,19 @@ def find_cxx(
         found="\n".join(passed_over) or ", ".join([settings.cxx] if settings.cxx else NAMES) + ": not on PATH",
         remedies=["install one (Debian, Ubuntu: apt-get install g++; Fedora: dnf install gcc-c++)", "or set CXX"],
     )
+
+
+def any_cxx(settings: BuildSettings, environ: Mapping[str, str]) -> str:
+    """A C++ compiler, whatever its version, that nvcc must be told of before it says anything; empty if there is none.
+
+    By itself, it looks for gcc alone, which neither conda-forge's compilers nor Debian's g++-15 bring.
+    """
+    path = environ.get("PATH", "")
+    if shutil.which("gcc", path=path):
+        return ""
+    named = split_cxx(settings, environ)[1]
+    names = [named] if named else _names(dict.fromkeys(("gcc", "clang"), _NEWEST), None)
+    return next(filter(None, (shutil.which(name, path=path) for name in names)), "")
 
 
 def inspect_cxx(path: str) -> Cxx | str:

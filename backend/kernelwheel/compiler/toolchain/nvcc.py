@@ -105,9 +105,13 @@ def inspect_nvcc(
     sites: Sequence[Path],
     environ: Mapping[str, str],
     limits: NvccLimits = LIKE_TORCH,
+    host: str = "",
 ) -> NvccCandidate:
-    """Inspect the nvcc at `place`: whether it fits `torch_cuda` (by default the same major) and is complete."""
-    nvcc = _in_two_folders(place, environ) or _examine(origin, place, torch_cuda, sites, environ, limits)
+    """Inspect the nvcc at `place`: whether it fits `torch_cuda` (by default the same major) and is complete.
+
+    `host` is the C++ compiler that it is asked with, if it finds none by itself.
+    """
+    nvcc = _in_two_folders(place, environ) or _examine(origin, place, torch_cuda, sites, environ, limits, host)
     if isinstance(nvcc, str):
         return NvccCandidate(origin, place, None, nvcc)
     outcome = f"clang {nvcc.clang} with CUDA {nvcc.version}" if nvcc.clang else f"CUDA {nvcc.version}"
@@ -119,7 +123,13 @@ def inspect_nvcc(
 
 
 def _examine(
-    origin: str, place: str, torch_cuda: str, sites: Sequence[Path], environ: Mapping[str, str], limits: NvccLimits
+    origin: str,
+    place: str,
+    torch_cuda: str,
+    sites: Sequence[Path],
+    environ: Mapping[str, str],
+    limits: NvccLimits,
+    host: str,
 ) -> Nvcc | str:
     """The nvcc at `place`; in words, why it cannot be used."""
     path = shutil.which(place, path=environ.get("PATH", ""))
@@ -139,13 +149,13 @@ def _examine(
         return unfit
     # --dryrun prints the profile variables: TOP is the root that nvcc itself uses, behind any wrapper script, and
     # INCLUDES has the folder of its headers.
-    profile, top = _profile(path)
+    profile, top = _profile(path, host)
     if not top:
         linked = distro_toolkit(path)
         if isinstance(linked, str):
             return linked
         path = str(linked)
-        profile, top = _profile(path)
+        profile, top = _profile(path, host)
     root = Path(top).resolve()
     searched = re.search(r'^#\$ INCLUDES=.*?"-I([^"]+)"', profile, re.MULTILINE)
     include = Path(searched[1]).resolve() if searched else root / "include"
@@ -172,9 +182,9 @@ def _archs(path: str, option: str) -> tuple[Arch, ...]:
     return tuple(sorted({from_code(code) for code in listed}))
 
 
-def _profile(path: str) -> tuple[str, str]:
+def _profile(path: str, host: str) -> tuple[str, str]:
     """nvcc's variables as it prints them, and TOP among them; empty if there is none."""
-    output = output_of(path, "--dryrun", "-E", "-x", "cu", os.devnull)
+    output = output_of(path, "--dryrun", *(("-ccbin", host) if host else ()), "-E", "-x", "cu", os.devnull)
     top = re.search(r"^#\$ TOP=(.+)$", output, re.MULTILINE)
     return output, top[1].strip() if top else ""
 
