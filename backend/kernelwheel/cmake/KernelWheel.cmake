@@ -103,13 +103,15 @@ endif()
 # Options for the linker come after the objects, as in cpp_extension: among them are archives, whose place counts. torch
 # loads its libraries with local scope, so each one that ours use must be named in them (DT_NEEDED), whether or not the
 # linker sees a use, and whatever those options say, as conda-forge's do (--as-needed).
+set(flags "<LINK_FLAGS>")
 set(libraries "<LINK_LIBRARIES>")
 if(NOT WIN32)
+  string(PREPEND flags "-Wl,--no-as-needed ")
   string(PREPEND libraries "-Wl,--no-as-needed ")
 endif()
 foreach(language IN ITEMS CXX CUDA)
   string(REPLACE "<LINK_FLAGS>" "" rule "${CMAKE_${language}_CREATE_SHARED_LIBRARY}")
-  string(REPLACE "<LINK_LIBRARIES>" "<LINK_FLAGS> ${libraries}" CMAKE_${language}_CREATE_SHARED_LIBRARY "${rule}")
+  string(REPLACE "<LINK_LIBRARIES>" "${flags} ${libraries}" CMAKE_${language}_CREATE_SHARED_LIBRARY "${rule}")
 endforeach()
 
 # The interface of an older glibc and libstdc++ (toolchain/glibc_compat.py): stub libraries, which never run, and an archive
