@@ -9,6 +9,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from .errors import SettingsError
+
 
 def prefix(package: str) -> str:
     """The prefix of a package's own variables: `SPLAT` for `splat`, and one for all that `kernelwheel.load` makes."""
@@ -42,3 +44,20 @@ def cache_home() -> Path | None:
     except KeyError:
         return None
     return home / ".cache" if home.is_absolute() else None
+
+
+def search_path(*folders: Path | str, then: str = "") -> str:
+    """The value of a variable such as PYTHONPATH: folders, before those of its value so far.
+
+    Raises:
+        SettingsError: a folder has a separator in its name (`;` is CMake's), and would be two, which may be anybody's.
+    """
+    for folder in map(str, folders):
+        if not folder or set(folder) & {os.pathsep, ";"}:
+            raise SettingsError(
+                "folders cannot be handed on to other programs",
+                required=f"folders without {os.pathsep} or ; in their names, which other programs take for two",
+                found=folder or "a folder without a name",
+                remedies=["install, build or run it in a folder with another name"],
+            )
+    return os.pathsep.join([*map(str, folders), *filter(None, [then])])

@@ -6,13 +6,12 @@ change the binary behind its back.
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from ...flags.options import HOST_COMPILER
-from ...runtime.errors import SettingsError
+from ...runtime.variables import search_path
 
 # What every compiler sees of the caller's environment.
 PASSED_ON = ("HOME", "LD_LIBRARY_PATH", "PATH")
@@ -86,20 +85,3 @@ def without_effect(environ: Mapping[str, str], variable: Callable[[str], str]) -
         if value := environ.get(name, "").strip():
             chosen = "cxx" if option == "cuda-flags" and value.startswith(HOST_COMPILER) else option
             yield f"{name} has no effect here; {variable(chosen)} has, or the option {chosen}"
-
-
-def search_path(*folders: Path | str, then: str = "") -> str:
-    """The value of a variable such as PYTHONPATH: folders, before those of its value so far.
-
-    Raises:
-        SettingsError: a folder has a separator in its name (`;` is CMake's), and would be two, which may be anybody's.
-    """
-    for folder in map(str, folders):
-        if not folder or set(folder) & {os.pathsep, ";"}:
-            raise SettingsError(
-                "folders cannot be handed on to other programs",
-                required=f"folders without {os.pathsep} or ; in their names, which other programs take for two",
-                found=folder or "a folder without a name",
-                remedies=["install, build or run it in a folder with another name"],
-            )
-    return os.pathsep.join([*map(str, folders), *filter(None, [then])])

@@ -16,7 +16,7 @@ from pathlib import Path
 from ...project.build_platforms import HOST_PLATFORM
 from ...runtime.errors import KernelWheelError
 from ...runtime.machine.permissions import NOBODY_ELSE, Guard
-from .compiler_environment import search_path
+from ...runtime.variables import search_path
 
 CUDART = HOST_PLATFORM.static("cudart_static")  # the static CUDA runtime, in `lib64` of a toolkit
 
