@@ -37,6 +37,7 @@ PRINTING = [
     ["convert", "scene.ply", "out.splat", "--sh-degree", "0"],
     ["export", "scene.ply", "-o", "out.html"],
     ["info", "scene.ply"],
+    ["inspect", "WHEEL"],
     ["cache", "list"],
 ]
 # Unbuffered, the first word fails and not the last flush.
