@@ -117,6 +117,7 @@ def _extension(arguments: LoadArguments, texts: Mapping[str, bytes]) -> tuple[Tr
         "archs": flags.archs,
         "exclude": [],
         "device_link": flags.device_link,
+        "apart": False,
         "by_path": False,
     }
 
