@@ -172,7 +172,7 @@ LISTS = """
 import resource, torch
 from splat import _kernels
 torch.set_num_threads(1)
-require_all_parts()
+_kernels.require(torch.device("cpu"))
 n = 20_000
 
 def lists(rows):
@@ -227,7 +227,8 @@ NOTHING = """
 import torch
 from splat import _kernels
 torch.set_num_threads(1)
-require_all_parts()
+for part in ("main", "2dgs", "rays", "loss"):
+    _kernels.require(torch.device("cpu"), part)
 ops = torch.ops.splat
 f, i = torch.zeros(()), torch.zeros((), dtype=torch.int32)
 
