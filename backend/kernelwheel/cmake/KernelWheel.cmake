@@ -295,7 +295,10 @@ function(_kernelwheel_add_library function target)
   endforeach()
   _kernelwheel_require_options(TARGET ${target} "fno-canonical-system-headers")
   target_link_directories(${target} PRIVATE "${KERNELWHEEL_TORCH_LINKED}" ${KERNELWHEEL_LIBRARIES})
-  target_link_options(${target} PRIVATE LINKER:-s "${KERNELWHEEL_LINK_FLAGS}")  # no symbols for debuggers
+  if(KERNELWHEEL_RECIPE)
+    target_link_options(${target} PRIVATE LINKER:-s)  # no symbols for debuggers
+  endif()
+  target_link_options(${target} PRIVATE "${KERNELWHEEL_LINK_FLAGS}")
   if(KERNELWHEEL_LINKER_LISTS)
     target_link_options(${target} PRIVATE "$<HOST_LINK:LINKER:--dependency-file=../tmp/${target}.linked>")
   endif()
