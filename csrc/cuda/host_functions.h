@@ -122,6 +122,8 @@ SPLAT_HD int64_t background_slices(int64_t pixels) {
 cudaError_t launch_sum_backgrounds(cudaStream_t stream, const RasterizeInputs& in, int64_t images,
                                    const RasterizeGradients& gradients, float* partial, float* v_backgrounds);
 
+// image_loss.cu
+
 // The tiles of the images; each leaves its sums.
 int64_t loss_sum_count(const ImageLossInputs& in);
 
@@ -131,6 +133,8 @@ cudaError_t launch_image_loss(cudaStream_t stream, const ImageLossInputs& in, Im
 
 cudaError_t launch_image_loss_backward(cudaStream_t stream, const ImageLossInputs& in,
                                        const ImageLossGradients& gradients);
+
+// rasterize_2dgs.cu
 
 // The floats of a 2D Gaussian as the kernels below read it.
 constexpr int kSurfelFloats = 16;
@@ -145,6 +149,8 @@ cudaError_t launch_rasterize_2dgs(cudaStream_t stream, const Rasterize2dgsInputs
 cudaError_t launch_differentiate_2dgs(cudaStream_t stream, const Rasterize2dgsInputs& in, const float* surfels,
                                       const Rasterize2dgsGradients& gradients,
                                       const Rasterize2dgsGradientOutputs& out);
+
+// rasterize_along_rays.cu
 
 // The floats of a Gaussian in an image as the kernels below read it.
 constexpr int kRayGaussianFloats = 16;

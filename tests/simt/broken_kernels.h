@@ -109,7 +109,6 @@ __global__ void shuffle_from_outside(const float* in, float* out) {
   out[threadIdx.x] = __shfl_sync(0x0000ffffu, in[threadIdx.x], 20);
 }
 
-// Right: every function that kernels may call, at work.
 __global__ void warp_overwrites_early(const float* in, float* out) {
   __shared__ float line[64];
   line[threadIdx.x] = in[threadIdx.x];
@@ -128,6 +127,7 @@ __global__ void warps_read_and_one_overwrites(const float* in, float* out) {
   if (threadIdx.x == 40) line[5] = 0;
 }
 
+// Right: every function that kernels may call, at work.
 __global__ void all_is_well(const float* in, float* out) {
   __shared__ float line[64];
   __shared__ int largest, smallest;

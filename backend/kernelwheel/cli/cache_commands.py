@@ -14,6 +14,7 @@ from pathlib import Path
 from ..project import arch_choice
 from ..runtime import progress
 from ..runtime.artifact.artifact import Artifact
+from ..runtime.artifact.content import part_made
 from ..runtime.commands import own_commands
 from ..runtime.commands.doctor import targets_text
 from ..runtime.commands.own_commands import OF_KERNELWHEEL, Command, add_json, show, show_cleaning, size_text
@@ -149,8 +150,7 @@ def _import(args: argparse.Namespace, kernels: Kernels) -> int:
     entry = transfer.import_file(args.file, kernels.installed.own_store(), say)
     kernels.probe_gpus()
     snapshot = kernels.installed.read(kernels.host)
-    parts = list(entry.manifest.content["parts"])
-    request = Request("cuda", part=parts[0] if len(parts) == 1 else "")
+    request = Request("cuda", part=part_made(entry.manifest.content))
     mismatches = [m.dimension for m in against(snapshot, request, entry)]
     view = {"folder": str(entry.folder), "fingerprint": entry.manifest.fingerprint, "mismatches": mismatches}
     worth = "does not fit this machine: " + ", ".join(mismatches) if mismatches else "fits this machine"

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from ..runtime.artifact.artifact import Artifact
-from ..runtime.artifact.content import Content, without_cuda
+from ..runtime.artifact.content import Content, part_made, without_cuda
 from ..runtime.artifact.manifest import Manifest
 from ..runtime.machine.platforms import platform_name
 from .plan import Plan
@@ -19,8 +19,7 @@ def libraries_taken(wheel: Manifest, wanted: Content) -> dict[str, str]:
     Empty if they are bound to one Python or torch, or made of extensions, which may be one file for both devices; or if
     they were compiled with other options, for another platform, or for some of its CPUs.
     """
-    if len(wanted["parts"]) == 1:
-        wheel = wheel.only(*wanted["parts"])
+    wheel = wheel.only(part_made(wanted))
     content, target = without_cuda(wheel.content), wheel.plan["target"]
     if (
         target["binding"]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
 from ..content import make_content
-from ..runtime.artifact.content import MAIN, Content
+from ..runtime.artifact.content import MAIN, Content, part_made
 from ..runtime.decision.sources import package_path
 from ..runtime.errors import SettingsError, way_out
 from ..runtime.machine.files import is_file, is_folder
@@ -122,7 +122,7 @@ class PackageFacts(NamedTuple):
     def from_content(cls, content: Content) -> PackageFacts:
         """The facts in a content, whose sources are all in one folder, as in a wheel."""
         extensions = tuple(map(from_plan, content["extensions"]))
-        files = tuple(sorted(content["sources"])) if extensions or len(content["parts"]) == 1 else None
+        files = tuple(sorted(content["sources"])) if extensions or part_made(content) else None
         abi = cast(Abi, content["abi"])
         dispatched = tuple(content["dispatched"])
         parts = {part: tuple(files) for part, files in content["parts"].items()}

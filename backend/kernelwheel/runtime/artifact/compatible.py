@@ -10,7 +10,7 @@ from ..machine.files import json_sha256
 from ..machine.host import Host, torch_required
 from ..machine.platforms import numbers
 from ..record import Record
-from .content import Content, can_use_cuda, only, without_cuda
+from .content import Content, can_use_cuda, only, part_made, without_cuda
 from .manifest import Library, Manifest, Requires
 
 
@@ -58,9 +58,7 @@ def _other_content(manifest: Manifest, wanted: Wanted) -> Iterator[Mismatch]:
         yield Mismatch("version", f"{package} {version}", found, REINSTALL, compile_cures=False)
     if wanted.content is None:
         return
-    wants = wanted.content if manifest.uses_cuda else without_cuda(wanted.content)
-    if len(has["parts"]) == 1:
-        wants = only(wants, *has["parts"])
+    wants = only(wanted.content if manifest.uses_cuda else without_cuda(wanted.content), part_made(has))
     if has["sources"] != wants["sources"]:
         required = f"kernels built from sources {json_sha256(wants['sources'])[:12]}"
         found = f"kernels built from sources {json_sha256(has['sources'])[:12]}"

@@ -44,13 +44,18 @@ def serves_both(content: Content) -> bool:
 def only(content: Content, part: str) -> Content:
     """The content of one part: without the extensions and the files that are other parts' own; all of it for none."""
     parts = content["parts"]
-    if part not in parts or len(parts) == 1:
+    if part not in parts or part == part_made(content):
         return content
     others = {file for files in parts.values() for file in files}.difference(parts[part])
     sources = {file: digest for file, digest in content["sources"].items() if file not in others}
     extensions = [each for each in content["extensions"] if part_of(each["name"], content) == part]
     rest = {**content, "sources": sources, "extensions": extensions, "parts": {part: parts[part]}}
     return rest if can_use_cuda(rest) else without_cuda(rest)
+
+
+def part_made(content: Content) -> str:
+    """The one part that a content is of; empty if it has several, or none."""
+    return next(iter(content["parts"])) if len(content["parts"]) == 1 else ""
 
 
 def part_of(extension: str, content: Content) -> str:

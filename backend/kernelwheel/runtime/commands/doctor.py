@@ -76,9 +76,7 @@ def next_calls(package: InstalledPackage, host: Host) -> list[Decision]:
 
 
 def predict_calls(snapshot: Snapshot) -> list[Decision]:
-    """A call on the CPU, and one on each compute capability among the visible GPUs, of each part; a compile is taken to
-    succeed.
-    """
+    """A call of each part on the CPU, and on each GPU's compute capability; a compile is taken to succeed."""
     gpus = snapshot.host.capabilities or (None,)
     devices = [Request("cpu"), *(Request("cuda", capability) for capability in gpus)]
     requests = [each._replace(part=part) for each in devices for part in snapshot.parts]

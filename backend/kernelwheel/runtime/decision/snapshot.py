@@ -14,6 +14,7 @@ from .. import variables
 from ..artifact import manifest as manifests
 from ..artifact.artifact import Artifact
 from ..artifact.compatible import ANYTHING, Mismatch, Wanted
+from ..artifact.content import MAIN
 from ..artifact.manifest import Manifest
 from ..errors import IncompatibleArtifactError, KernelWheelError, UnreadableArtifactError
 from ..machine.files import json_sha256
@@ -68,9 +69,9 @@ class Snapshot(Record):
 
     @property
     def parts(self) -> list[str]:
-        """The parts that kernels are compiled and loaded in; an empty name alone, if they are in none."""
+        """The parts that kernels are compiled and loaded in, main first; an empty name alone, if they are in none."""
         content = self.manifest.content if self.manifest else self.wanted.content
-        return sorted(content["parts"] if content else ()) or [""]
+        return sorted(content["parts"] if content else (), key=lambda part: (part != MAIN, part)) or [""]
 
     def wanted_of(self, artifact: Artifact) -> Wanted:
         """What an Artifact is checked against. The wheel's own was installed to be used, whatever options are set."""
