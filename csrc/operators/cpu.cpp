@@ -120,6 +120,6 @@ STABLE_TORCH_LIBRARY(splat, m) { splat::define_operators(m); }
 STABLE_TORCH_LIBRARY_IMPL(splat, CPU, m) { splat::implement_rasterization<splat::Cpu>(m); }
 
 STABLE_TORCH_LIBRARY_IMPL(splat, CompositeExplicitAutograd, m) {
-  m.impl("instruction_set", TORCH_BOX(&splat::select_instruction_set));
-  m.impl("available_memory", TORCH_BOX(&splat::cpu::available_memory));
+  m.impl("instruction_set", SPLAT_BOX(&splat::select_instruction_set));
+  m.impl("available_memory", SPLAT_BOX(&splat::cpu::available_memory));
 }

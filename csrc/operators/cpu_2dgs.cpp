@@ -26,5 +26,5 @@ class Cpu2dgs {
 STABLE_TORCH_LIBRARY_IMPL(splat, CPU, m) { splat::implement_2dgs<splat::Cpu2dgs>(m); }
 
 STABLE_TORCH_LIBRARY_IMPL(splat, CompositeExplicitAutograd, m) {
-  m.impl("instruction_set_2dgs", TORCH_BOX(&splat::select_instruction_set));
+  m.impl("instruction_set_2dgs", SPLAT_BOX(&splat::select_instruction_set));
 }

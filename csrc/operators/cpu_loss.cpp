@@ -25,5 +25,5 @@ class CpuLoss {
 STABLE_TORCH_LIBRARY_IMPL(splat, CPU, m) { splat::implement_loss<splat::CpuLoss>(m); }
 
 STABLE_TORCH_LIBRARY_IMPL(splat, CompositeExplicitAutograd, m) {
-  m.impl("instruction_set_loss", TORCH_BOX(&splat::select_instruction_set));
+  m.impl("instruction_set_loss", SPLAT_BOX(&splat::select_instruction_set));
 }

@@ -26,5 +26,5 @@ class CpuRays {
 STABLE_TORCH_LIBRARY_IMPL(splat, CPU, m) { splat::implement_rays<splat::CpuRays>(m); }
 
 STABLE_TORCH_LIBRARY_IMPL(splat, CompositeExplicitAutograd, m) {
-  m.impl("instruction_set_rays", TORCH_BOX(&splat::select_instruction_set));
+  m.impl("instruction_set_rays", SPLAT_BOX(&splat::select_instruction_set));
 }

@@ -5,8 +5,7 @@
 
 #include <tuple>
 
-#include <torch/csrc/stable/library.h>
-
+#include "boxing.h"
 #include "tensors.h"
 
 namespace splat {
@@ -51,9 +50,9 @@ struct GradientOperator<kCheck, kCheckGradient, kRun> {
 };
 
 // Registers an operator of the functions `Run`, and its gradient, with `m`: what STABLE_TORCH_LIBRARY_IMPL gives.
-#define SPLAT_OPERATOR(name) m.impl(#name, TORCH_BOX((&Operator<check_##name, &Run::name>::call)))
+#define SPLAT_OPERATOR(name) m.impl(#name, SPLAT_BOX((&Operator<check_##name, &Run::name>::call)))
 #define SPLAT_GRADIENT(name)  \
   m.impl(#name "_backward", \
-         TORCH_BOX((&GradientOperator<check_##name, check_##name##_backward, &Run::name##_backward>::call)))
+         SPLAT_BOX((&GradientOperator<check_##name, check_##name##_backward, &Run::name##_backward>::call)))
 
 }  // namespace splat

@@ -5,8 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from torch import Tensor
 
@@ -15,8 +14,7 @@ from .arguments import LensArguments
 _NO_LENS: Final = LensArguments()
 
 
-@dataclass(frozen=True)
-class Scene:
+class Scene(NamedTuple):
     """The Gaussians, and what is behind them. Either quats and scales are given or covars."""
 
     means: Tensor
@@ -31,8 +29,7 @@ class Scene:
     extra_signals_sh_degree: int | None = None
 
 
-@dataclass(frozen=True)
-class Cameras:
+class Cameras(NamedTuple):
     """Where images are taken from, their size, and which depths they show."""
 
     viewmats: Tensor
@@ -46,8 +43,7 @@ class Cameras:
     rays: Tensor | None = None
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(NamedTuple):
     """What is drawn of the Gaussians, how, and the layout of `meta`."""
 
     render_mode: str

@@ -6,8 +6,7 @@ Shapes: `...` leading batch dimensions, C cameras of each batch, N Gaussians.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import Tensor
 
@@ -35,8 +34,7 @@ if TYPE_CHECKING:
     from .lens_cameras import LensCameras
 
 
-@dataclass(frozen=True)
-class Drawing:
+class Drawing(NamedTuple):
     """The arguments, checked, and what follows from them."""
 
     scene: Scene
