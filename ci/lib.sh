@@ -98,7 +98,8 @@ build_wheel() {
 }
 
 # What tests and benchmarks run in: `splat` installed from the wheel, and what a build without isolation needs.
-tools=("pytest>=8" "hypothesis>=6.100" "mypy>=1.11" "ruff>=0.8" "import-linter>=2.6" "build>=1.2" "setuptools>=77,<82" "scikit-build-core>=0.11,<2"
+tools=("pytest>=8" "hypothesis>=6.100" "mypy>=1.11" "ruff>=0.8" "import-linter>=2.6" "build>=1.2" "setuptools>=77,<82" "flit_core>=3.12"
+  "pypiserver[passlib]>=2.4" "twine>=6" "scikit-build-core>=0.11,<2"
   "uv>=0.9" "wheel>=0.45" "packaging>=24" "pyelftools>=0.31" "auditwheel>=6.8" "torch-abi-audit>=0.3; python_version>='3.11'"
   "cyclonedx-python-lib[json-validation]>=11" "tomli>=2; python_version<'3.11'" "cmake>=3.24"
   "ninja" "numpy" "pillow>=10" "rich>=13" "gsplat==1.5.3"

@@ -1,7 +1,8 @@
 """Builds the files of a release from a commit, checks them, and says so; run by ci/wheels.
 
-It builds with real front ends only: `python -m build` makes the sdist, and the wheel from the sdist. What pip brings
-for that is in ci/locks/build.txt of the commit, each file by its sha256.
+It builds with real front ends only: `python -m build` makes each sdist, and the wheel from the sdist; kernelwheel's
+first, and then splat's, in a release by that kernelwheel. What pip brings for that is in ci/locks/build.txt of the
+commit, each file by its sha256.
 """
 
 from __future__ import annotations
@@ -22,8 +23,28 @@ from zipfile import ZipFile
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "backend"))
+
+from kernelwheel.runtime.errors import COMPILERS  # noqa: E402
+from kernelwheel.version import OLDEST_TORCH  # noqa: E402
+
 # What a build gets, in a checkout.
 LOCK = Path("ci", "locks", "build.txt")
+# The version of each distribution, which are one, and how it is written there.
+VERSIONS = {"splat/_version.py": "VERSION", "backend/kernelwheel/version.py": "__version__"}
+# What a tag's files say and a checkout does not, because a release is on an index under our names: kernelwheel is taken
+# from there, by splat's build as by any other, and by what compiles at run time. As (file, expression, replacement).
+COMPILER = "kernelwheel"
+RELEASED = (
+    ("backend/kernelwheel/runtime/errors.py", r"^PUBLISHED = False$", "PUBLISHED = True"),
+    (
+        "pyproject.toml",
+        r"\A\[build-system\]\n(?:.+\n)+?backend-path = .+\n",
+        f'[build-system]\nrequires = ["{COMPILER}[cuda]{COMPILERS}", "torch>={OLDEST_TORCH},<3"]\n'
+        'build-backend = "kernelwheel.hooks"\n',
+    ),
+    ("pyproject.toml", r"^\[project\.optional-dependencies\]$", rf'\g<0>\njit = ["{COMPILER}[jit]{COMPILERS}"]'),
+    ("MANIFEST.in", r"^include backend/.+\n^recursive-include backend/.+\n", ""),
+)
 # The oldest drivers that a release serves: 525 and later.
 DRIVERS = "12.0"
 # pip installs nothing else, and no sdist, which would be built with more than the lock has.
@@ -121,22 +142,26 @@ def find_commit(repository: Path, named: str | None) -> str:
 
 
 def version_of(repository: Path, commit: str) -> str:
-    """The version that a commit stands for: that of splat/_version.py if it has its tag, or else one that names it.
+    """The version that a commit stands for: the one that is written if it has its tag, or else one that names it.
 
     Raises:
-        Refused: a tag is for another version, or CHANGELOG.md does not begin with the version of the tag.
+        Refused: the files have several, a tag is for another version, or CHANGELOG.md does not begin with the tag's.
     """
-    text = git("show", f"{commit}:splat/_version.py", repository=repository)
-    written = re.search(r'^VERSION = "(.+)"$', text, re.MULTILINE)
-    if not written:
-        raise Refused('a line VERSION = "…" in splat/_version.py', text, "restore it")
-    version = written[1]
+    texts = {file: git("show", f"{commit}:{file}", repository=repository) for file in VERSIONS}
+    written = {
+        file: found[1] if (found := re.search(rf'^{VERSIONS[file]} = "(.+)"$', text, re.MULTILINE)) else "none"
+        for file, text in texts.items()
+    }
+    version, *others = dict.fromkeys(written.values())
+    if others or version == "none":
+        found = ", ".join(f"{file}: {each}" for file, each in written.items())
+        raise Refused(f"one version in {' and '.join(VERSIONS)}", found, "write the same into both, and commit")
     tags = [tag for tag in git("tag", "--points-at", commit, repository=repository).split() if re.match(r"v\d", tag)]
     if not tags:
         return f"{version}+g{commit[:9]}"
     if tags != [f"v{version}"]:
         raise Refused(
-            f"the tag v{version}, as in splat/_version.py", ", ".join(tags), "change the file, or move the tag"
+            f"the tag v{version}, as in {' and '.join(VERSIONS)}", ", ".join(tags), "change the files, or move the tag"
         )
     changes = git("show", f"{commit}:CHANGELOG.md", repository=repository)
     top = re.search(r"^## (.+)$", changes, re.MULTILINE)
@@ -150,32 +175,63 @@ def version_of(repository: Path, commit: str) -> str:
 
 
 def clone(commit: str, version: str, folder: Path) -> Path:
-    """A clean checkout of a commit, with its version in splat/_version.py."""
+    """A clean checkout of a commit, with its version; and with what a release says, if it is one."""
     git("clone", "--quiet", "--no-checkout", str(ROOT), str(folder))
     git("checkout", "--quiet", "--detach", commit, repository=folder)
-    file = folder / "splat" / "_version.py"
-    text = re.sub(r'^VERSION = ".+"$', f'VERSION = "{version}"', file.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    file.write_text(text, encoding="utf-8")
+    write_version(folder, version)
     return folder
 
 
+def write_version(folder: Path, version: str) -> None:
+    """Write a version into a checkout, and with a release's what else a release says."""
+    edits = [(file, rf'^{name} = ".+"$', f'{name} = "{version}"') for file, name in VERSIONS.items()]
+    for file, expression, replacement in (*edits, *(RELEASED if is_release(version) else ())):
+        text, count = re.subn(expression, replacement, (folder / file).read_text(encoding="utf-8"), flags=re.MULTILINE)
+        if count != 1:
+            raise Refused(f"{expression} once in {file}", f"{count} times", "mend it, or RELEASED in ci/release.py")
+        (folder / file).write_text(text, encoding="utf-8")
+
+
+def is_release(version: str) -> bool:
+    """Whether a version may be on an index: one that names its commit may not (version specifiers, "Local")."""
+    return "+" not in version
+
+
 def build(checkout: Path, environment: BuildEnvironment, epoch: str, platforms: Sequence[str] = ()) -> list[Path]:
-    """The sdist and the wheel of a checkout, built in isolation; then the wheels for other platforms."""
+    """The sdists and the wheels of a checkout, built in isolation: kernelwheel's and splat's; then those for others."""
     out = environment.folder / "out"
+    compiler = environment.folder / COMPILER
     out.mkdir(parents=True)
+    compiler.mkdir()
     if environment.prefix:  # another user
         for path in (environment.folder, *environment.folder.rglob("*")):
             shutil.chown(path, "nobody")
-    run_front_end(environment, epoch, checkout, "--outdir", out)
-    made = sorted(path for path in out.iterdir() if path.suffix in (".whl", ".gz"))
+    run_front_end(environment, epoch, checkout / "backend", checkout / LOCK, "--outdir", compiler)
+    lock = lock_with(checkout / LOCK, next(compiler.glob("*.whl")), environment.folder)
+    environment = environment._replace(env={**environment.env, **found_in(compiler)})
+    run_front_end(environment, epoch, checkout, lock, "--outdir", out)
+    made = [path for folder in (compiler, out) for path in sorted(folder.iterdir()) if path.suffix in (".whl", ".gz")]
     for platform in platforms:
         packages = environment.folder / f"packages-{platform}"
         fetch_packages(packages, platform, built_with(made)["nvcc"], checkout)
         config = [f"--config-setting=platform={platform}", f"--config-setting=target-packages={packages}"]
         other = environment.folder / platform
-        run_front_end(environment, epoch, checkout, "--wheel", *config, "--outdir", other)
+        run_front_end(environment, epoch, checkout, lock, "--wheel", *config, "--outdir", other)
         made += sorted(other.glob("*.whl"))
     return made
+
+
+def lock_with(lock: Path, wheel: Path, folder: Path) -> Path:
+    """The lock with kernelwheel's wheel, so that pip takes no other, wherever that may be."""
+    version = wheel.name.split("-")[1]
+    listed = folder / "build.txt"
+    listed.write_text(f"{lock.read_text(encoding='ascii')}{COMPILER}=={version} --hash=sha256:{sha256(wheel)}\n")
+    return listed
+
+
+def found_in(folder: Path) -> dict[str, str]:
+    """The variables by which pip finds the files of a folder, too."""
+    return {"PIP_FIND_LINKS": " ".join(filter(None, [os.environ.get("PIP_FIND_LINKS"), folder.as_uri()]))}
 
 
 def fetch_packages(folder: Path, platform: str, nvcc: str, checkout: Path) -> None:
@@ -199,12 +255,12 @@ def fetch_packages(folder: Path, platform: str, nvcc: str, checkout: Path) -> No
         raise Refused(f"the toolkit's parts for {platform}, as in {LOCK}", done.stderr, "see what pip says")
 
 
-def run_front_end(environment: BuildEnvironment, epoch: str, checkout: Path, *words: str | Path) -> None:
-    """Run `python -m build` on a checkout and show how far it is."""
+def run_front_end(environment: BuildEnvironment, epoch: str, project: Path, lock: Path, *words: str | Path) -> None:
+    """Run `python -m build` on a project, with what the lock lists, and show how far it is."""
     options = {"SOURCE_DATE_EPOCH": epoch, "SPLAT_MANYLINUX": "required", "SPLAT_CUDA": "on", "SPLAT_DRIVERS": DRIVERS}
     env = {**os.environ, **environment.env, **options, **LOCKED}
-    locked = f"--dependency-constraints-txt={checkout / LOCK}"
-    command = [*environment.prefix, sys.executable, "-m", "build", "--verbose", locked, *map(str, words), str(checkout)]
+    locked = f"--dependency-constraints-txt={lock}"
+    command = [*environment.prefix, sys.executable, "-m", "build", "--verbose", locked, *map(str, words), str(project)]
     said: list[str] = []
     with subprocess.Popen(
         command, env=env, umask=environment.umask, cwd=environment.folder, text=True, errors="replace",
@@ -220,8 +276,8 @@ def run_front_end(environment: BuildEnvironment, epoch: str, checkout: Path, *wo
 
 
 def wheels_of(files: Sequence[Path]) -> list[Path]:
-    """The wheels among the files of a release; the first is for this machine's platform."""
-    return [path for path in files if path.suffix == ".whl"]
+    """splat's wheels among the files of a release; the first is for this machine's platform."""
+    return [path for path in files if path.suffix == ".whl" and not path.name.startswith(COMPILER)]
 
 
 def built_with(files: Sequence[Path]) -> dict[str, str]:
@@ -277,6 +333,12 @@ def check_files(files: Sequence[Path], checkout: Path) -> list[Check]:
     checks = [
         run(folder, "twine check --strict", tools / "twine", "check", "--strict", *(path.name for path in files)),
         run(checkout, "validate-pyproject", tools / "validate-pyproject", "pyproject.toml", "backend/pyproject.toml"),
+        run(
+            folder,
+            f"check-wheel-contents, {COMPILER}",
+            tools / "check-wheel-contents",
+            next(path.name for path in files if path.name.startswith(COMPILER) and path.suffix == ".whl"),
+        ),
     ]
     for number, wheel in enumerate(wheels_of(files)):
         tag = wheel.stem.rpartition("-")[2]

@@ -291,13 +291,23 @@ def splat_wheel() -> Path:
     return Path(path)
 
 
-@pytest.fixture(scope="session")
-def release() -> ModuleType:
-    """ci/release.py as a module."""
-    spec = importlib.util.spec_from_file_location("release", REPOSITORY / "ci" / "release.py")
+def _ci_program(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, REPOSITORY / "ci" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules["release"] = module  # NamedTuple looks its module up
+    sys.modules[name] = module  # NamedTuple looks its module up
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="session")
+def release() -> ModuleType:
+    """ci/release.py as a module."""
+    return _ci_program("release")
+
+
+@pytest.fixture(scope="session")
+def rehearse(release: ModuleType) -> ModuleType:
+    """ci/rehearse.py as a module, which imports the other."""
+    return _ci_program("rehearse")

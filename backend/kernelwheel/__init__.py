@@ -6,7 +6,7 @@ The build half (`hooks`) and the runtime half (`runtime`) share one Plan, one ma
 
 from typing import TYPE_CHECKING, Any
 
-from .version import VERSION as VERSION
+from .version import __version__ as __version__
 
 if TYPE_CHECKING:
     from .jit.load import load as load

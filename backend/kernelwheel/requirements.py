@@ -12,9 +12,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from .runtime.errors import BuildError
+from .runtime.errors import COMPILERS, PUBLISHED, BuildError
 from .runtime.machine.platforms import SUPPORTED, platform_name
-from .version import VERSION
+from .version import __version__
 
 # Each as (import name, name on PyPI). For a compile, at build time or at run time:
 TO_COMPILE = (("scikit_build_core", "scikit-build-core"), ("elftools", "pyelftools"), ("packaging", "packaging"))
@@ -44,16 +44,19 @@ def install(names: Iterable[str]) -> str:
 def own_reference(extra: str = "") -> str:
     """What a build requires of kernelwheel: the wheel or the commit that this one was installed from (PEP 610).
 
-    Never its name, which on an index may be somebody else's. If that is not known, it is a path to be filled in.
+    A release that was installed from an index is taken by its name. Otherwise that may be somebody else's there, and if
+    the file is not known, it is a path to be filled in.
     """
     installed = metadata.distributions(name="kernelwheel", path=[str(Path(__file__).parents[1])])
     origin: Mapping[str, Any] = next((json.loads(each.read_text("direct_url.json") or "{}") for each in installed), {})
-    url = origin.get("url", "")
+    url, package = origin.get("url", ""), "kernelwheel" + (f"[{extra}]" if extra else "")
     if commit := origin.get("vcs_info"):
         url = f"{commit['vcs']}+{url}@{commit['commit_id']}#subdirectory={origin['subdirectory']}"
+    if not url and PUBLISHED:
+        return package + COMPILERS
     if not url or "dir_info" in origin:  # of a folder, uv would keep an old build
-        url = f"file:///path/to/kernelwheel-{VERSION}-py3-none-any.whl"
-    return f"kernelwheel[{extra}] @ {url}" if extra else f"kernelwheel @ {url}"
+        url = f"file:///path/to/kernelwheel-{__version__}-py3-none-any.whl"
+    return f"{package} @ {url}"
 
 
 def missing(packages: Sequence[tuple[str, str]]) -> list[str]:

@@ -24,7 +24,7 @@ def test_its_wheel_is_pure_and_holds_every_module_and_the_recipe(distribution: P
         held = {name for name in archive.namelist() if ".dist-info/" not in name}
 
     assert held == wanted
-    assert distribution.name == f"kernelwheel-{kernelwheel.VERSION}-py3-none-any.whl"
+    assert distribution.name == f"kernelwheel-{kernelwheel.__version__}-py3-none-any.whl"
 
 
 def test_it_brings_what_splat_s_own_build_requires(distribution: Path) -> None:

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 from kernelwheel import requirements
-from kernelwheel.version import VERSION
+from kernelwheel.version import __version__
 from packaging.requirements import Requirement
 
-WHEEL = f"file:///home/me/wheels/kernelwheel-{VERSION}-py3-none-any.whl"
+WHEEL = f"file:///home/me/wheels/kernelwheel-{__version__}-py3-none-any.whl"
 COMMIT = {"vcs": "git", "commit_id": "1a2b3c"}
-PLACE = f"file:///path/to/kernelwheel-{VERSION}-py3-none-any.whl"
+PLACE = f"file:///path/to/kernelwheel-{__version__}-py3-none-any.whl"
 
 
 @pytest.mark.parametrize(
@@ -32,9 +32,9 @@ PLACE = f"file:///path/to/kernelwheel-{VERSION}-py3-none-any.whl"
 def test_it_is_what_it_was_installed_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, origin: dict[str, Any] | None, url: str
 ) -> None:
-    info = tmp_path / f"kernelwheel-{VERSION}.dist-info"
+    info = tmp_path / f"kernelwheel-{__version__}.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: kernelwheel\nVersion: {VERSION}\n")
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: kernelwheel\nVersion: {__version__}\n")
     if origin:
         (info / "direct_url.json").write_text(json.dumps(origin))
     monkeypatch.setattr(requirements, "__file__", str(tmp_path / "kernelwheel/requirements.py"))

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from builds import TORCH, Wheel, build, contents, device_code, needs_cuda_torch, refused_build
 from declared import CUDA_SOURCE, HEAD, LIGHT, MODULE, PIP, REPOSITORY, TABLE, make_package, make_user_index
-from kernelwheel import VERSION
+from kernelwheel import __version__
 from kernelwheel.compiler.toolchain.torch_files import Torch
 from kernelwheel.packing import other_torch
 from kernelwheel.project.extension import read_extensions
@@ -107,7 +107,7 @@ def test_its_name_its_metadata_and_its_manifest_say_what_it_is(light_wheel: Whee
     assert "Dynamic" not in metadata
     assert (extension["name"], extension["define"], extension["cuda"]) == ("light._C", ["ANSWER=42"], "none")
     assert (library["file"], library["module"], library["device"]) == ("light._C.so", "light._C", "cpu")
-    assert manifest["built_with"]["kernelwheel"] == VERSION
+    assert manifest["built_with"]["kernelwheel"] == __version__
     assert manifest["plan"]["target"]["cuda"] is None
 
 
@@ -325,10 +325,10 @@ def test_pip_installs_it_with_a_local_version_that_names_the_torch(
     user_index: dict[str, str], venv: Path, build_root: Path, tmp_path: Path
 ) -> None:
     head = HEAD.replace('version = "1.0"\ndynamic = ["', 'dynamic = ["version", "')
-    version = '\n[tool.setuptools.dynamic]\nversion = { attr = "light.VERSION" }\n'
+    version = '\n[tool.setuptools.dynamic]\nversion = { attr = "light.__version__" }\n'
     project = make_package(tmp_path / "project", pyproject=head + TABLE + version)
     with (project / "light/__init__.py").open("a") as module:
-        module.write("VERSION = '1.0'\n")
+        module.write("__version__ = '1.0'\n")
     env = {**user_index, "TMPDIR": str(build_root)}
     run([*PIP, "--python", venv, "install", "--no-deps", "-C", "torch-tag=local", project], cwd=tmp_path, env=env)
 

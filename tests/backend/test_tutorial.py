@@ -14,7 +14,7 @@ import pytest
 from builds import uv
 from declared import REPOSITORY
 from kernelwheel.runtime.errors import INSTALL_COMPILER
-from kernelwheel.version import VERSION
+from kernelwheel.version import __version__
 from offline import Index, make_index, make_wheel, served
 from processes import run
 
@@ -95,9 +95,9 @@ def test_the_other_front_ends_take_the_wheel_that_the_page_makes(
     """And so do commands with the wheel's path, as messages and pages have them."""
     write_files(tmp_path)
     (tmp_path / "dist").mkdir()
-    make_wheel(tmp_path / "dist", "splat-kernels", VERSION)
+    make_wheel(tmp_path / "dist", "splat-kernels", __version__)
     uv_build, uv_install = (shlex.join(map(str, uv(*words))) for words in (("build",), ("pip", "install")))
-    kernelwheel = f"wheels/kernelwheel-{VERSION}-py3-none-any.whl"
+    kernelwheel = f"wheels/kernelwheel-{__version__}-py3-none-any.whl"
     compiler = re.sub("<file of [^>]*>", kernelwheel, INSTALL_COMPILER.partition(";")[0]).removeprefix("pip install ")
     (cluster,) = re.findall(r'^pip install ("\$WHEEL".*)$', USAGE, re.MULTILINE)
     team = [
@@ -115,7 +115,7 @@ def test_the_other_front_ends_take_the_wheel_that_the_page_makes(
     said = done.stdout + done.stderr
     assert len(team) == 2
     assert said.count("softclip-0.1.0.tar.gz") >= 2
-    assert (said.count(f"kernelwheel-{VERSION} "), said.count(f" splat-kernels-{VERSION}")) == (2, 3)
+    assert (said.count(f"kernelwheel-{__version__} "), said.count(f" splat-kernels-{__version__}")) == (2, 3)
     assert (said.count(" + kernelwheel"), said.count(" + splat-kernels")) == (2, 3)
     assert index.asked_for_ours() == []
     assert {"simple/setuptools", "simple/cmake"} <= set(index.asked)
@@ -124,7 +124,7 @@ def test_the_other_front_ends_take_the_wheel_that_the_page_makes(
 @pytest.mark.slow
 def test_by_its_name_it_would_be_somebody_else_s(user: dict[str, str | None], index: Index, tmp_path: Path) -> None:
     """So that the index is the one that the tests here are about."""
-    make_wheel(tmp_path, "kernelwheel", VERSION)
+    make_wheel(tmp_path, "kernelwheel", __version__)
 
     done = run(["pip", "install", "--dry-run", "--find-links", ".", "kernelwheel"], cwd=tmp_path, env=user)
 

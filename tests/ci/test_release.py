@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import runpy
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from folders import REPOSITORY
+from kernelwheel.project.package import read_toml
+from kernelwheel.version import __version__
+from packaging.requirements import Requirement
 
+COMPILER_FILES = ("backend/kernelwheel/runtime/errors.py", "backend/kernelwheel/version.py")
 CHANGES = "# Changelog\n\n## {}\n\n- Something.\n"
 
 
 class Repository:
-    """A git repository with the two files that say a version."""
+    """A git repository with the files that say a version."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         (folder / "splat").mkdir()
+        (folder / "backend" / "kernelwheel").mkdir(parents=True)
         self.git("init", "--quiet")
         self.commit("0.2.0", "Unreleased")
 
@@ -26,8 +34,10 @@ class Repository:
         done = subprocess.run(["git", "-C", self.folder, *name, *words], check=True, capture_output=True, text=True)
         return done.stdout.strip()
 
-    def commit(self, version: str, top: str) -> str:
+    def commit(self, version: str, top: str, compiler: str = "") -> str:
         (self.folder / "splat" / "_version.py").write_text(f'"""The version."""\n\nVERSION = "{version}"\n')
+        text = f'"""The same."""\n\n__version__ = "{compiler or version}"\n'
+        (self.folder / "backend" / "kernelwheel" / "version.py").write_text(text)
         (self.folder / "CHANGELOG.md").write_text(CHANGES.format(top))
         self.git("add", "-A")
         self.git("commit", "--quiet", "--allow-empty", "-m", "a change")
@@ -55,6 +65,46 @@ def test_a_commit_with_its_tag_has_the_version_that_is_written_in_it(
     assert release.version_of(repository.folder, commit) == "0.3.0"
 
 
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """The files of a checkout that a release changes."""
+    for name in ("pyproject.toml", "MANIFEST.in", "splat/_version.py", *COMPILER_FILES):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(REPOSITORY / name, tmp_path / name)
+    return tmp_path
+
+
+def test_a_release_takes_kernelwheel_of_its_own_minor_release_by_its_name(release: ModuleType, checkout: Path) -> None:
+    release.write_version(checkout, "0.1.0")
+
+    tables = read_toml(checkout / "pyproject.toml")
+    (build, torch), (jit,) = tables["build-system"]["requires"], tables["project"]["optional-dependencies"]["jit"]
+    facts = runpy.run_path(str(checkout / COMPILER_FILES[0]))
+    assert "backend-path" not in tables["build-system"]
+    assert (Requirement(build).extras, Requirement(jit).extras, torch) == ({"cuda"}, {"jit"}, "torch>=2.10,<3")
+    for asked in map(Requirement, (build, jit)):
+        assert asked.name == "kernelwheel"
+        assert [asked.specifier.contains(each) for each in ("0.0.9", __version__, "0.2.0")] == [False, True, False]
+    assert facts["INSTALL_COMPILER"] == f"pip install '{jit}'"
+    assert "backend" not in (checkout / "MANIFEST.in").read_text()
+
+
+def test_what_is_no_release_names_kernelwheel_to_no_index(release: ModuleType, checkout: Path) -> None:
+    release.write_version(checkout, "0.1.0+g123456789")
+
+    for name in ("pyproject.toml", "MANIFEST.in", COMPILER_FILES[0]):
+        assert (checkout / name).read_bytes() == (REPOSITORY / name).read_bytes()
+    assert runpy.run_path(str(checkout / COMPILER_FILES[1]))["__version__"] == "0.1.0+g123456789"
+    assert runpy.run_path(str(checkout / "splat/_version.py"))["VERSION"] == "0.1.0+g123456789"
+
+
+def test_a_checkout_that_a_release_cannot_change_is_refused(release: ModuleType, checkout: Path) -> None:
+    (checkout / "MANIFEST.in").write_text("graft backend\n")
+
+    with pytest.raises(release.Refused, match=r"once in MANIFEST\.in\nfound:     0 times"):
+        release.write_version(checkout, "0.1.0")
+
+
 def test_a_tag_for_another_version_is_refused(release: ModuleType, repository: Repository) -> None:
     repository.git("tag", "v0.3.0")
 
@@ -70,6 +120,14 @@ def test_a_release_that_the_changelog_does_not_begin_with_is_refused(
     repository.git("tag", "v0.3.0")
 
     with pytest.raises(release.Refused, match=rf"whose first section is ## 0\.3\.0\nfound:     ## {top}\n"):
+        release.version_of(repository.folder, "HEAD")
+
+
+def test_two_versions_are_refused(release: ModuleType, repository: Repository) -> None:
+    repository.commit("0.3.0", "0.3.0", compiler="0.2.9")
+
+    found = r"splat/_version\.py: 0\.3\.0, backend/kernelwheel/version\.py: 0\.2\.9"
+    with pytest.raises(release.Refused, match=rf"one version in .*\nfound:     {found}\n"):
         release.version_of(repository.folder, "HEAD")
 
 

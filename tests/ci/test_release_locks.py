@@ -38,6 +38,7 @@ NEEDED = {
     "release-older": named_in("release-older.in"),
     "build": [
         *read_toml(REPOSITORY / "pyproject.toml")["build-system"]["requires"],
+        *read_toml(REPOSITORY / "backend" / "pyproject.toml")["build-system"]["requires"],
         f"cmake{CMAKE_VERSION}",
         f"ninja{NINJA_VERSION}",
         *(f"{name}; sys_platform == 'linux'" for name in (*WHEELS, *PARTS)),  # of another platform, the same releases
@@ -201,7 +202,8 @@ class Project(NamedTuple):
     def build(self, release: ModuleType, lock: str) -> None:
         (self.folder / "ci" / "locks" / "build.txt").write_text(lock)
         environment = release.BuildEnvironment(self.folder, {})
-        release.run_front_end(environment, "0", self.folder, "--wheel", "--outdir", self.folder / "out")
+        locked = self.folder / release.LOCK
+        release.run_front_end(environment, "0", self.folder, locked, "--wheel", "--outdir", self.folder / "out")
 
 
 @pytest.fixture

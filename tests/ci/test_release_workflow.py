@@ -23,6 +23,8 @@ JOBS: dict[str, dict[str, Any]] = WORKFLOW["jobs"]
 # How the host runs a script whose shell is called bash.
 BASH = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c"]
 FILES = {
+    "kernelwheel-1.0-py3-none-any.whl": b"compiler",
+    "kernelwheel-1.0.tar.gz": b"its sdist",
     "splat-1.0-py3-none-manylinux_2_28_aarch64.whl": b"wheel for Arm",
     "splat-1.0-py3-none-manylinux_2_28_x86_64.whl": b"wheel",
     "splat-1.0-py3-none-win_amd64.whl": b"wheel for Windows",
@@ -57,7 +59,7 @@ def published(folder: Path, files: Mapping[str, bytes] = FILES, digests: str = D
     """The exit status and the words of the step before the upload, and the names of what it would upload."""
     write(folder / "dist", files)
     done = run(script_with("publish", "sha256sum"), folder, DIGESTS=digests)
-    return done.returncode, done.stderr, sorted(path.name for path in folder.glob("upload/*"))
+    return done.returncode, done.stderr, sorted(path.name for path in folder.glob("upload/*/*"))
 
 
 @pytest.mark.slow
@@ -86,6 +88,18 @@ def test_what_was_built_is_uploaded(tmp_path: Path) -> None:
     assert value == f"{DIGESTS}\n{end}\n"
     (tmp_path / "publish").mkdir()
     assert published(tmp_path / "publish", digests=value.removesuffix(f"\n{end}\n")) == (0, "", sorted(FILES))
+
+
+def test_kernelwheel_is_uploaded_first_and_splat_only_if_that_succeeded(tmp_path: Path) -> None:
+    published(tmp_path)
+
+    uploads = [step for step in JOBS["publish"]["steps"] if "pypi-publish" in step.get("uses", "")]
+    folders = [tmp_path / step["with"]["packages-dir"] for step in uploads]
+    assert [{path.name.partition("-")[0] for path in folder.iterdir()} for folder in folders] == [
+        {"kernelwheel"}, {"splat"},
+    ]  # fmt: skip
+    assert JOBS["publish"]["steps"][-2:] == uploads  # and nothing goes on after a failure
+    assert not any({"if", "continue-on-error"} & step.keys() for step in uploads)
 
 
 def test_a_build_without_files_hands_on_nothing(tmp_path: Path) -> None:

@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 
 from folders import BACKEND
-from kernelwheel.version import VERSION
+from kernelwheel.version import __version__
 from processes import Done, run
 
 # Of a checkout, whose wheel may be anywhere.
-PLACE = f"kernelwheel[cuda] @ file:///path/to/kernelwheel-{VERSION}-py3-none-any.whl"
+PLACE = f"kernelwheel[cuda] @ file:///path/to/kernelwheel-{__version__}-py3-none-any.whl"
 BUILD_SYSTEM = {"requires": [PLACE, "torch>=2.10"], "build-backend": "kernelwheel.hooks"}
 MODULE = "#include <torch/extension.h>\nPYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {}\n"
 IMPORTS = (

@@ -22,7 +22,7 @@ from ..runtime.progress import Say
 from ..runtime.store.store import Store
 from ..runtime.variables import own_variable
 from ..store import manifest_file
-from ..version import VERSION
+from ..version import __version__
 from . import binary_inspect, cmake_build
 from .cmake_inputs import generated_sources
 from .cpu import check_commands
@@ -249,7 +249,7 @@ def _describe_artifact(plan: Plan, toolchain: Toolchain, libraries: tuple[Librar
     binds_cuda = plan.binding is not None or binary_inspect.libraries_of_cuda_major(paths)
     glibc = binary_inspect.newest_symbol_version(paths, "GLIBC_")
     built_with = {
-        "kernelwheel": VERSION,
+        "kernelwheel": __version__,
         "torch": toolchain.torch.version,
         "torch_cuda": toolchain.torch.cuda,
         "cxx": f"{toolchain.cxx.kind} {toolchain.cxx.version}",

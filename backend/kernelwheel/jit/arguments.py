@@ -11,7 +11,7 @@ from ..flags.words import with_files
 from ..runtime.errors import INSTALL_COMPILER, SettingsError
 from ..runtime.machine.files import is_file
 from ..runtime.record import Record
-from ..version import VERSION
+from ..version import __version__
 
 Abi = Literal["torch", "stable"]
 Strings = str | Sequence[str] | None
@@ -28,7 +28,7 @@ def refuse_unknown(given: Collection[str]) -> None:
         raise UnknownArgumentError(
             f"kernelwheel.load and load_inline have no parameter {', '.join(given)}",
             required="parameters of torch.utils.cpp_extension that this kernelwheel knows, or its own",
-            found=f"{', '.join(given)}, and kernelwheel {VERSION}",
+            found=f"{', '.join(given)}, and kernelwheel {__version__}",
             remedies=["leave it out", f"or, if a later torch has it, update kernelwheel: {INSTALL_COMPILER}"],
         )
 

@@ -22,7 +22,7 @@ from packageurl import PackageURL
 from ..project.build_settings import OLDEST_ZIP_TIME
 from ..runtime.artifact.manifest import Library, Manifest
 from ..store.archive import native_folder
-from ..version import VERSION
+from ..version import __version__
 from .components import Component
 
 
@@ -87,10 +87,10 @@ def _component(component: Component) -> cyclonedx.Component:
 
 
 def _backend(reference: str, what: str) -> cyclonedx.Component:
-    purl = PackageURL("pypi", name="kernelwheel", version=VERSION)
+    purl = PackageURL("pypi", name="kernelwheel", version=__version__)
     return cyclonedx.Component(
         name="kernelwheel",
-        version=VERSION,
+        version=__version__,
         type=cyclonedx.ComponentType.LIBRARY,
         bom_ref=f"{reference}:{purl}",  # unlike the other one's
         description=what,

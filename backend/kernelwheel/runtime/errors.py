@@ -9,8 +9,11 @@ from typing import Any
 
 # It does not name the package: on a package index, that name may belong to another one.
 REINSTALL = "reinstall the package from where it came: pip install --force-reinstall --no-deps <wheel file or checkout>"
-# Nor is kernelwheel fetched by its name.
-INSTALL_COMPILER = "pip install '<file of kernelwheel's wheel>[jit]'; by its name, an index may have somebody else's"
+# Nor is kernelwheel, except by a release, which is on an index under our names: `ci/wheels` writes this into it.
+PUBLISHED = False
+COMPILERS = ">=0.1,<0.2"  # of kernelwheel's releases, those whose minor number is the contract's (compile_request.py)
+_BY_FILE = "pip install '<file of kernelwheel's wheel>[jit]'; by its name, an index may have somebody else's"
+INSTALL_COMPILER = f"pip install 'kernelwheel[jit]{COMPILERS}'" if PUBLISHED else _BY_FILE
 TEXT = "\n\t"  # kept in what is meant to have lines
 # errno values if this process, or the whole machine, has too many open files.
 TOO_MANY_OPEN = (errno.EMFILE, errno.ENFILE)

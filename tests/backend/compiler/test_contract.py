@@ -12,7 +12,9 @@ from kernelwheel.runtime.artifact import manifest as manifests
 from kernelwheel.runtime.artifact.content import without_cuda
 from kernelwheel.runtime.compiling import compiler_process
 from kernelwheel.runtime.compiling.compile_request import CONTRACT
-from kernelwheel.runtime.errors import INSTALL_COMPILER, BuildError
+from kernelwheel.runtime.errors import COMPILERS, INSTALL_COMPILER, BuildError
+from kernelwheel.version import __version__
+from packaging.requirements import Requirement
 
 RECORDED = Path(__file__).parent / "requests"
 
@@ -61,3 +63,8 @@ def test_sources_other_than_those_of_the_content_are_refused(tmp_path: Path) -> 
 
     with pytest.raises(Exception, match="the native sources of tiny have changed"):
         compiler_process.send({"make": request}, lambda line: None, {})
+
+
+def test_the_releases_that_a_loader_asks_for_have_its_contract_s_number() -> None:
+    assert f">=0.{CONTRACT},<0.{CONTRACT + 1}" == COMPILERS
+    assert Requirement(f"kernelwheel{COMPILERS}").specifier.contains(__version__)

@@ -1,7 +1,8 @@
 """What the compiler is asked, and what it answers: with the manifest, the contract between loader and compiler.
 
 Both are one line of JSON, see compiler/worker.py. The contract's number rises when a request's meaning changes: a
-compiler serves all earlier numbers, with manifests that the loader of that number reads, and refuses later ones.
+compiler serves all earlier numbers, with manifests that the loader of that number reads, and refuses later ones. It is
+the minor number of kernelwheel's releases, too.
 """
 
 from __future__ import annotations
