@@ -169,7 +169,7 @@ def version_of(repository: Path, commit: str) -> str:
         raise Refused(
             f"a CHANGELOG.md whose first section is ## {version}",
             f"## {top[1]}" if top else "no section",
-            f"rename the section Unreleased to {version}, commit, and move the tag",
+            f"begin it with what {version} changes, commit, and move the tag",
         )
     return version
 
