@@ -56,6 +56,10 @@ def rehearse(work: Path, dist: Path | None = None) -> None:
     version = version_of(clone, find_commit(clone, "HEAD")).partition("+")[0]
     following = re.sub(r"\d+$", lambda last: str(int(last[0]) + 1), version)
     first = files_of(dist) if dist else build(clone, version)
+    if [path.name for path in first if not re.search(rf"-{re.escape(version)}[-.]", path.name)]:
+        raise Refused(
+            f"the files of {version}", ", ".join(path.name for path in first), "ci/wheels, of a commit with its tag"
+        )
     second = build(clone, following)
     with index(work) as served:
         upload(served, first)

@@ -187,7 +187,7 @@ def test_a_link_is_refused(tmp_path: Path) -> None:
     assert name in done.stderr
 
 
-@pytest.mark.parametrize("job", ["matrix", "windows", "gpu"])
+@pytest.mark.parametrize("job", ["matrix", "windows", "rehearse", "gpu"])
 def test_what_is_tried_is_what_was_built(job: str, tmp_path: Path) -> None:
     folder = write(tmp_path / "dist", FILES)
     check = script_with(job, "sha256sum")
