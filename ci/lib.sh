@@ -117,15 +117,16 @@ make_cuda_venv_base() {
 }
 
 # make_cpu_venv_base: an environment with a CPU build of torch. PyPI has none; if pip finds none elsewhere either, the
-# environment gets the CUDA build of the same release, and nvcc in the release that it pins.
+# environment gets the CUDA build of the same release, and nvcc in the release that it pins. Once made, no index is asked.
 make_cpu_venv_base() {
-  local build="torch==$torch_of_cpu_venv+cpu"
-  if is_made test-cpu "$build" "${tools[@]}" || can_find "$build"; then
-    make_venv test-cpu "$build" "${tools[@]}"
+  local build=("torch==$torch_of_cpu_venv+cpu" "${tools[@]}")
+  local newer=("torch==$torch_of_cpu_venv" "${cuda_toolkit%==*}" "${tools[@]}")
+  if is_made test-cpu "${build[@]}" || { ! is_made test-cuda-newer "${newer[@]}" && can_find "${build[0]}"; }; then
+    make_venv test-cpu "${build[@]}"
   else
-    say "no CPU build of torch: pip finds no $build (PyPI has none, PyTorch's own index does: PIP_EXTRA_INDEX_URL);" \
+    say "no CPU build of torch: pip finds no ${build[0]} (PyPI has none, PyTorch's own index does: PIP_EXTRA_INDEX_URL);" \
       "using torch $torch_of_cpu_venv for CUDA instead; tests that need a CPU build are skipped by name"
-    make_venv test-cuda-newer "torch==$torch_of_cpu_venv" "${cuda_toolkit%==*}" "${tools[@]}"
+    make_venv test-cuda-newer "${newer[@]}"
   fi
 }
 
