@@ -16,9 +16,10 @@ mkdir -p "$cache"
 
 say() { printf '\n== %s\n' "$*"; }
 
-# need_python: sets $python to a Python of at least 3.10 (PYTHON, python3, or a newer one by name).
+# need_python: sets $python to a Python of at least 3.10 (PYTHON, python3, or a newer one by name), not to that of an active
+# virtual environment: a commit from there would make all environments again.
 need_python() {
-  local candidate
+  local candidate PATH=${PATH//"${VIRTUAL_ENV:-/none}/bin:"/}
   for candidate in ${PYTHON:-} python3 python3.12 python3.11 python3.13 python3.10; do
     if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then
       python=$(command -v "$candidate")
