@@ -16,9 +16,10 @@ mkdir -p "$cache"
 
 say() { printf '\n== %s\n' "$*"; }
 
-# need_python: sets $python to a Python of at least 3.10 (PYTHON, python3, or a newer one by name).
+# need_python: sets $python to a Python of at least 3.10 (PYTHON, python3, or a newer one by name), not to that of an active
+# virtual environment: a commit from there would make all environments again.
 need_python() {
-  local candidate
+  local candidate PATH=${PATH//"${VIRTUAL_ENV:-/none}/bin:"/}
   for candidate in ${PYTHON:-} python3 python3.12 python3.11 python3.13 python3.10; do
     if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then
       python=$(command -v "$candidate")
@@ -118,15 +119,16 @@ make_cuda_venv_base() {
 }
 
 # make_cpu_venv_base: an environment with a CPU build of torch. PyPI has none; if pip finds none elsewhere either, the
-# environment gets the CUDA build of the same release, and nvcc in the release that it pins.
+# environment gets the CUDA build of the same release, and nvcc in the release that it pins. Once made, no index is asked.
 make_cpu_venv_base() {
-  local build="torch==$torch_of_cpu_venv+cpu"
-  if is_made test-cpu "$build" "${tools[@]}" || can_find "$build"; then
-    make_venv test-cpu "$build" "${tools[@]}"
+  local build=("torch==$torch_of_cpu_venv+cpu" "${tools[@]}")
+  local newer=("torch==$torch_of_cpu_venv" "${cuda_toolkit%==*}" "${tools[@]}")
+  if is_made test-cpu "${build[@]}" || { ! is_made test-cuda-newer "${newer[@]}" && can_find "${build[0]}"; }; then
+    make_venv test-cpu "${build[@]}"
   else
-    say "no CPU build of torch: pip finds no $build (PyPI has none, PyTorch's own index does: PIP_EXTRA_INDEX_URL);" \
+    say "no CPU build of torch: pip finds no ${build[0]} (PyPI has none, PyTorch's own index does: PIP_EXTRA_INDEX_URL);" \
       "using torch $torch_of_cpu_venv for CUDA instead; tests that need a CPU build are skipped by name"
-    make_venv test-cuda-newer "torch==$torch_of_cpu_venv" "${cuda_toolkit%==*}" "${tools[@]}"
+    make_venv test-cuda-newer "${newer[@]}"
   fi
 }
 

@@ -62,7 +62,7 @@ def _knot(turns: int = 420, around: int = 22) -> Gaussians:
     paint = 0.5 + 0.42 * np.cos(phase)
     lit = np.clip(normal @ _LIGHT, 0, None)[:, None]
     sky = 0.5 + 0.5 * normal[:, 1:2]
-    return _surface(means, along, normal, scales, paint * (0.28 + 0.2 * sky + 0.6 * lit), shine=0.75 * (lit > 0))
+    return _surface(means, along, normal, scales, paint * (0.28 + 0.2 * sky + 0.6 * lit), np.where(lit > 0, 0.75, 0))
 
 
 def _floor(radius: float = 2.7, square: float = 0.6, per_square: int = 9) -> Gaussians:

@@ -34,7 +34,7 @@ WRITTEN = [
         for path in sorted((REPOSITORY / folder).rglob("*"))
     ),
     *(REPOSITORY / "tests/packages").rglob("*.toml"),
-    *(REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md", "pyproject.toml")),
+    *(REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "pyproject.toml")),
     *(REPOSITORY / ".github").rglob("*.yml"),
 ]
 # `pip install`, `uv pip install`, `python -m pip install`, `pip_install`, `uvx`, and the rest of the line.
