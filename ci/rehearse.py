@@ -11,6 +11,7 @@ import hashlib
 import os
 import re
 import secrets
+import shutil
 import socket
 import subprocess
 import sys
@@ -84,7 +85,7 @@ def build(clone: Path, version: str) -> list[Path]:
     env = {**os.environ, "TORCH_CUDA_ARCH_LIST": ARCHITECTURES}
     if subprocess.run([clone / "ci" / "wheels"], cwd=clone, env=env, check=False).returncode != 0:
         raise Refused("a release that can be built", "what ci/wheels says above", "mend it, and commit")
-    return files_of(clone / "dist")
+    return files_of(shutil.copytree(clone / "dist", clone.with_name(version)))
 
 
 def files_of(dist: Path) -> list[Path]:

@@ -155,8 +155,12 @@ def kernels_text(kernels: Kernels) -> list[str]:
 
 
 def next_text(view: Mapping[str, Any]) -> list[str]:
-    """What the next calls do, under a heading."""
-    return ["The next call", rows_text([call_row(each) for each in view["next"]])]
+    """What the next calls do, under a heading: a row for the parts of which that is the same."""
+    rows: dict[tuple[str, str], list[str]] = {}
+    for call in view["next"]:
+        rows.setdefault(call_row(call), []).append(call["part"])
+    named = [(f"{device} {', '.join(parts)}".rstrip(), words) for (device, words), parts in rows.items()]
+    return ["The next call", rows_text(named)]
 
 
 def findings_text(view: Mapping[str, Any]) -> list[str]:
@@ -191,7 +195,7 @@ def view_decision(decision: Decision) -> dict[str, Any]:
 
 def call_row(expected: Mapping[str, Any]) -> tuple[str, str]:
     """A row for what the next call on a device type does."""
-    device = " ".join(filter(None, (expected["device"].upper(), expected["capability"], expected["part"])))
+    device = " ".join(filter(None, (expected["device"].upper(), expected["capability"])))
     words = {"load": "loads", "compile": "compiles, then loads", "fail": "fails"}
     where = f" ({expected['artifact']})" if expected["artifact"] else ""
     return device, f"{words[expected['outcome']]}: {expected['because']}{where}"
