@@ -199,13 +199,15 @@ make_windows() {
   pip_install "ziglang>=0.17,<0.18" pefile
 }
 
-# need_chromium: installs Chromium, a browser without a screen, where apt can; else says what installs it.
+# need_chromium: installs Chromium, a browser without a screen, where apt can, and sets $chromium; else it is empty, and what
+# installs it is said.
 need_chromium() {
-  local name
-  for name in chromium chromium-browser google-chrome; do
-    if command -v "$name" >/dev/null; then return; fi
+  for chromium in chromium chromium-browser google-chrome; do
+    if command -v "$chromium" >/dev/null; then return; fi
   done
+  chromium=chromium
   if ! apt_install chromium; then
+    chromium=
     say "required: a browser, for tests of the viewer; found: no chromium; tests that need one are skipped by name." \
       "to fix: Debian: apt-get install chromium"
   fi

@@ -13,10 +13,12 @@ if TYPE_CHECKING:
     from .jit.load import load_inline as load_inline
     from .jit.load import prepare as prepare
 
+__all__ = ["VERSION", "load", "load_inline", "prepare"]
+
 
 def __getattr__(name: str) -> Any:
     """What calls of a program need, imported when it is asked for: the import of this package takes no time."""
-    if name not in ("load", "load_inline", "prepare"):
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from .jit import load as of_jit
 

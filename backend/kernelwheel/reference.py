@@ -1,15 +1,14 @@
-"""The tables of docs/settings.md, from the registries: `python -m kernelwheel.reference PACKAGE PAGE` renews them."""
+"""What a package may set, in tables, from the registries: `python -m kernelwheel.reference PACKAGE` prints them."""
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 from .project.build_settings import REGISTRY
-from .project.extension import KEYS
-from .runtime.settings import Decides
+from .project.extension import EXTENSION, KEYS, Key
+from .project.package import FACTS
+from .runtime.settings import TABLE, Decides
 
 _RECORDED: dict[Decides, str] = {
     "content": "value and origin",
@@ -25,37 +24,38 @@ def options_table(package: str) -> str:
         (
             f"`{option.name}`",
             f"`{option.variable(package)}`",
-            option.help,
-            option.takes,
+            option.help + (" For CUDA kernels only." if option.cuda_only else ""),
+            option.takes + (", or several" if option.separator else ""),
             f"`{option.default}`" if option.default else "empty",
             _RECORDED[option.decides],
         )
         for option in REGISTRY
     )
-    return _table(("option", "environment", "meaning", "takes", "default", "in the manifest"), rows)
+    return table(("option", "environment", "meaning", "takes", "default", "in the manifest"), rows)
 
 
-def keys_table() -> str:
-    """The table of the keys of an extension."""
-    rows = ((f"`{key.name}`", key.help, key.takes, key.default) for key in KEYS)
-    return _table(("key", "meaning", "takes", "default"), rows)
+def keys_table(keys: Iterable[Key] = KEYS) -> str:
+    """The table of the keys of an extension, or of others."""
+    rows = ((f"`{key.name}`", key.help, key.takes, key.default) for key in keys)
+    return table(("key", "meaning", "takes", "default"), rows)
 
 
-def renewed(page: str, package: str) -> str:
-    """A page in which both tables are as they are now; each is known by the first cell of its head."""
-    for table in (options_table(package), keys_table()):
-        before, head, rest = page.partition(table.partition(" | ")[0])
-        page = before + table + re.sub(r".*\n(\|.*\n)*", "", rest, count=1) if head else page
-    return page
+def tables(package: str) -> dict[str, str]:
+    """All of them, by what is set there."""
+    return {
+        "Options": options_table(package),
+        f"Other keys of {TABLE}": keys_table(FACTS),
+        f"Keys of {EXTENSION}": keys_table(),
+    }
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown."""
     lines = [f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |\n" for cells in (head, *rows)]
     return "".join([lines[0], "|" + "---|" * len(head) + "\n", *lines[1:]])
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
-        sys.exit("usage: python -m kernelwheel.reference PACKAGE PAGE")
-    path = Path(sys.argv[2])
-    path.write_text(renewed(path.read_text(encoding="utf-8"), sys.argv[1]), encoding="utf-8")
+    if len(sys.argv) != 2:
+        sys.exit("usage: python -m kernelwheel.reference PACKAGE")
+    print("\n".join(f"{title}\n\n{rows}" for title, rows in tables(sys.argv[1]).items()), end="")

@@ -1,4 +1,4 @@
-"""gsplat 1.4.0's `rasterization`, for programs that are pinned to it, such as Nerfstudio 1.1.5.
+"""gsplat 1.4.0's `rasterization`, for programs that are pinned to it, such as Nerfstudio 1.1.5::
 
     from splat.compat.gsplat14 import rasterization  # was: from gsplat.rendering import rasterization
 
@@ -15,6 +15,8 @@ from torch import Tensor
 from ..ops import rendering
 from ..ops.arguments import RasterizeMode, RenderMode
 from ..ops.defaults import EPS2D, FAR_PLANE, NEAR_PLANE
+
+__all__ = ["rasterization"]
 
 
 def rasterization(

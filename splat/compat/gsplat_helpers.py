@@ -1,7 +1,9 @@
 """Two helpers that programs import from within gsplat 1.5.3.
 
-from splat.compat.gsplat_helpers import load_test_data       # was: from gsplat._helper import load_test_data
-from splat.compat.gsplat_helpers import _eval_sh_bases_fast  # was: from gsplat.cuda._torch_impl import ...
+A program writes::
+
+    from splat.compat.gsplat_helpers import load_test_data       # was: from gsplat._helper import load_test_data
+    from splat.compat.gsplat_helpers import _eval_sh_bases_fast  # was: from gsplat.cuda._torch_impl import ...
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ _Data = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, int, int]
 
 
 def _eval_sh_bases_fast(basis_dim: int, dirs: Tensor) -> Tensor:
-    """Real spherical harmonics [..., K] of unit directions [..., 3], with K = `basis_dim`: 1, 4, 9, 16 or 25."""
+    """Real spherical harmonics [..., K], with K = `basis_dim`: 1, 4, 9, 16 or 25; `dirs`, [..., 3], are of length 1."""
     degree, lead = math.isqrt(basis_dim) - 1, (1,) * (dirs.ndim - 1)
     # Each is the sum of all with one coefficient of 1; three at a time.
     single = torch.nn.functional.pad(torch.eye(basis_dim, device=dirs.device), (0, -basis_dim % 3))

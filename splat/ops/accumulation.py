@@ -68,9 +68,25 @@ def accumulate_2dgs(
     image_width: int,
     image_height: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The same for 2D Gaussians, with float32 [..., N, 3, 3] in place of conics; the third result are the normals'.
+    """Blend given pairs of pixel and 2D Gaussian front to back, as `accumulate` does, and the Gaussians' normals too.
 
-    `normals` are float32 [..., N, 3].
+    Args:
+        means2d: float32 [..., N, 2]; the other tensors are on the same device.
+        ray_transforms: float32 [..., N, 3, 3], of `fully_fused_projection_2dgs`.
+        opacities: float32 [..., N].
+        colors: float32 [..., N, D], D >= 1.
+        normals: float32 [..., N, 3].
+        gaussian_ids: int64 [M], 0 to N - 1.
+        pixel_ids: int64 [M], row * image_width + column.
+        image_ids: int64 [M], 0 to I - 1.
+        image_width: in pixels.
+        image_height: in pixels.
+
+    Returns:
+        Colours [..., image_height, image_width, D], opacities with one channel, and normals with three.
+
+    Raises:
+        TypeError, ValueError: as `accumulate`.
     """
     check_tensor("means2d", means2d)
     check_tensor("normals", normals, means2d)

@@ -96,7 +96,27 @@ def rasterize_to_indices_in_range_2dgs(
     isect_offsets: Tensor,
     flatten_ids: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The same for 2D Gaussians, with float32 [..., N, 3, 3] of `fully_fused_projection_2dgs` in place of conics."""
+    """Which 2D Gaussians each pixel blends, front to back: as `rasterize_to_indices_in_range`.
+
+    Args:
+        range_start: the first batch, at least 0.
+        range_end: the batch after the last.
+        transmittances: float32 [..., image_height, image_width], what earlier batches left.
+        means2d: float32 [..., N, 2].
+        ray_transforms: float32 [..., N, 3, 3], of `fully_fused_projection_2dgs`.
+        opacities: float32 [..., N].
+        image_width: in pixels.
+        image_height: in pixels.
+        tile_size: side of a tile in pixels, 1 to 32.
+        isect_offsets: int32 [..., rows, columns].
+        flatten_ids: int32 [L].
+
+    Returns:
+        gaussian_ids, pixel_ids and image_ids: int64 [M].
+
+    Raises:
+        TypeError, ValueError: as there.
+    """
     size = image_width, image_height, tile_size
     splats = means2d, Shapes("ray_transforms", ray_transforms), opacities
     return _indices_in_range((range_start, range_end), transmittances, *splats, size, isect_offsets, flatten_ids)

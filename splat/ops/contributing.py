@@ -68,12 +68,24 @@ def rasterize_contributing_gaussian_ids(
 ) -> tuple[Tensor, Tensor]:
     """Which Gaussians each pixel blends, front to back, and how much it shows of each: opacity times transmittance.
 
-    The arguments are as for `rasterize_num_contributing_gaussians`; `num_contributing_gaussians`, int32 [..., H, W], is
-    its result, of which the largest is K.
+    Args:
+        means2d: float32 [..., N, 2], or [M, 2] of a packed layout.
+        conics: float32 [..., N, 3], or [M, 3].
+        opacities: float32 [..., N], or [M].
+        tile_offsets: int32 [..., rows, columns].
+        flatten_ids: int32 [L].
+        image_width: in pixels.
+        image_height: in pixels.
+        tile_size: side of a tile in pixels, 1 to 32.
+        num_contributing_gaussians: int32 [..., H, W], of `rasterize_num_contributing_gaussians`, which takes the others
+            too; the largest is K.
 
     Returns:
         int32 [..., H, W, K], 0 to N - 1, or 0 to M - 1 of a packed layout, and -1 behind them; and float32 of the same
         shape, 0 behind them.
+
+    Raises:
+        TypeError, ValueError: if a type, shape or value is wrong.
     """
     pairs = _pairs(means2d, conics, opacities, tile_offsets, flatten_ids, image_width, image_height, tile_size)
     check_tensor("num_contributing_gaussians", num_contributing_gaussians, means2d, torch.int32)
@@ -95,7 +107,25 @@ def rasterize_top_contributing_gaussian_ids(
     tile_size: int,
     num_depth_samples: int,
 ) -> tuple[Tensor, Tensor]:
-    """The same for the `num_depth_samples` Gaussians, K, of which a pixel shows most; they too stand front to back."""
+    """Which K Gaussians each pixel shows most of, front to back, as `rasterize_contributing_gaussian_ids`.
+
+    Args:
+        means2d: float32 [..., N, 2], or [M, 2] of a packed layout.
+        conics: float32 [..., N, 3], or [M, 3].
+        opacities: float32 [..., N], or [M].
+        tile_offsets: int32 [..., rows, columns].
+        flatten_ids: int32 [L].
+        image_width: in pixels.
+        image_height: in pixels.
+        tile_size: side of a tile in pixels, 1 to 32.
+        num_depth_samples: how many, K.
+
+    Returns:
+        int32 [..., H, W, K], -1 behind the last, and float32 of the same shape.
+
+    Raises:
+        TypeError, ValueError: if a type, shape or value is wrong.
+    """
     most = positive_int("num_depth_samples", num_depth_samples, MAX_COUNT)
     pairs = _pairs(means2d, conics, opacities, tile_offsets, flatten_ids, image_width, image_height, tile_size)
     by_weight = pairs.weights.argsort(descending=True, stable=True)

@@ -70,7 +70,7 @@ def rasterize_to_pixels_2dgs(
 
     Returns:
         Colours [..., image_height, image_width, D], and, with one channel but for the normals' three: opacities,
-        normals, the distortion of the depth (equation 13, with |z_i - z_j| for its square; zeros without `distloss`)
+        normals, the distortion of the depth (equation 13, with `|z_i - z_j|` for its square; zeros without `distloss`)
         and the median depth, of the last Gaussian in front of which more than half of the light passes.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Densification for training loops: gsplat 1.5.3's `gsplat.strategy`, which is not needed.
+"""Densification for training loops: gsplat 1.5.3's `gsplat.strategy`, which is not needed::
 
     from splat.strategy import DefaultStrategy  # was: from gsplat.strategy import DefaultStrategy
 

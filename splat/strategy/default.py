@@ -18,7 +18,7 @@ class DefaultStrategy(Strategy):
     nearly transparent removed, and from time to time all become transparent.
 
     gsplat 1.5.3's class, but for one thing: opacities are reset every `reset_every` steps, as its documentation says
-    and gsplat 1.6.0 does. In 1.5.3 a condition is never true.
+    and gsplat 1.6.0 does. In 1.5.3 a condition is never true. A program::
 
         strategy = DefaultStrategy()
         strategy.check_sanity(params, optimizers)

@@ -86,9 +86,9 @@ def test_extensions_that_are_apart_are_parts_of_their_own() -> None:
 @pytest.mark.parametrize(
     ("parts", "problem"),
     [
-        ({"a-b": ["x"]}, "parts is malformed"),
-        ("two", "parts is malformed"),
-        ({"two": "x"}, "two is malformed"),
+        ({"a-b": ["x"]}, "parts is missing or malformed"),
+        ("two", "parts is missing or malformed"),
+        ({"two": "x"}, "parts is missing or malformed"),
         ({"two": ["none*"]}, r"parts.two names files that are not there"),
     ],
 )

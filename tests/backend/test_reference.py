@@ -1,4 +1,4 @@
-"""docs/settings.md matches the registries of options and keys."""
+"""What a package may set, as `python -m kernelwheel.reference` prints it, and the site has it."""
 
 from __future__ import annotations
 
@@ -6,36 +6,28 @@ from pathlib import Path
 
 import kernelwheel
 from kernelwheel.project.build_settings import REGISTRY
-from kernelwheel.reference import keys_table, options_table
+from kernelwheel.project.extension import KEYS
+from kernelwheel.project.package import FACTS
+from kernelwheel.reference import options_table, tables
 from processes import RunPython
 
 BACKEND = Path(kernelwheel.__path__[0]).parent
-PAGE = BACKEND.parent / "docs" / "settings.md"
-RENEW = "PYTHONPATH=backend python -m kernelwheel.reference splat docs/settings.md"
 
 
-def test_the_page_in_docs_has_what_the_registries_give() -> None:
-    text = PAGE.read_text(encoding="utf-8")
+def test_every_option_and_key_is_printed(run_python: RunPython) -> None:
+    script = "import runpy; runpy.run_module('kernelwheel.reference', run_name='__main__')"
 
-    assert options_table("splat") in text, f"renew it: {RENEW}"
-    assert keys_table() in text
-    several = next(line for line in text.splitlines() if line.startswith("These options take several values"))
-    assert [
-        option.name for option in REGISTRY if (f"`{option.name}`" in several) != (option.separator is not None)
-    ] == []
-    off = text.partition("- With `cuda` off,")[2].partition("\n  Their")[0]
-    assert [option.name for option in REGISTRY if (f"`{option.name}`" in off) != option.cuda_only] == []
+    printed = run_python(script, "splat", path=[BACKEND]).stdout
+
+    assert all(table in printed for table in tables("splat").values())
+    assert [each.name for each in (*REGISTRY, *FACTS, *KEYS) if f"\n| `{each.name}` | " not in printed] == []
 
 
-def test_the_page_says_how_its_tables_are_renewed(tmp_path: Path, run_python: RunPython) -> None:
-    page = PAGE.read_text(encoding="utf-8")
-    (tmp_path / "page").write_text(page.replace("Extra options", "Old options"), encoding="utf-8")
-    script = "import runpy, sys; runpy.run_module('kernelwheel.reference', run_name='__main__')"
+def test_what_takes_several_values_or_is_for_cuda_kernels_alone_says_so() -> None:
+    rows = dict(zip(REGISTRY, options_table("splat").splitlines()[2:], strict=True))
 
-    run_python(script, "splat", str(tmp_path / "page"), path=[BACKEND])
-
-    assert (tmp_path / "page").read_text(encoding="utf-8") == page
-    assert RENEW in page
+    assert [each.name for each in REGISTRY if (", or several |" in rows[each]) != (each.separator is not None)] == []
+    assert [each.name for each in REGISTRY if ("For CUDA kernels only." in rows[each]) != each.cuda_only] == []
 
 
 def test_a_package_s_own_variables_have_its_name() -> None:

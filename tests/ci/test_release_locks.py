@@ -36,6 +36,7 @@ def named_in(file: str) -> list[str]:
 NEEDED = {
     "release": named_in("release.in"),
     "release-older": named_in("release-older.in"),
+    "docs": named_in("docs.in"),
     "build": [
         *read_toml(REPOSITORY / "pyproject.toml")["build-system"]["requires"],
         *read_toml(REPOSITORY / "backend" / "pyproject.toml")["build-system"]["requires"],

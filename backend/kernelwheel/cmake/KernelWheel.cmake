@@ -25,7 +25,7 @@
 #   KERNELWHEEL_BEFORE_TORCH   for Windows: a folder with headers that come before torch's own, and with what the CUDA
 #                              runtime is linked to
 #   KERNELWHEEL_PARTS          the parts to build, of those in [tool.kernelwheel] parts, and main; the libraries of part P
-#                              are called <name>_P
+#                              are called `<name>_P`
 #   KERNELWHEEL_TAKEN          files of libraries that are there already and need not be compiled
 #   KERNELWHEEL_OUTPUT         the folder that receives the libraries
 #   KERNELWHEEL_RECIPE         compile()'s own files for compilers and sed, relative to the build folder; not set for
@@ -330,6 +330,9 @@ function(_kernelwheel_add_library function target)
   endif()
 endfunction()
 
+# Its symbols are hidden. With CUDA, which belongs within `if(KERNELWHEEL_CUDA)`, it is linked to torch's library for CUDA and
+# to the static CUDA runtime. The target takes `target_compile_options` and the like; one without sources is an error, and so
+# are options that replace its own instead of being appended.
 function(kernelwheel_add_op_library target)
   _kernelwheel_add_library(kernelwheel_add_op_library ${target} ${ARGN})
   set_target_properties(${target} PROPERTIES
@@ -372,6 +375,7 @@ function(_kernelwheel_compile_like_cpp_extension target)
   endif()
 endfunction()
 
+# As torch.utils.cpp_extension compiles it; an error unless `abi = "torch"` in [tool.kernelwheel] binds it to a torch.
 function(kernelwheel_add_torch_library target)
   if(NOT KERNELWHEEL_BINDING)
     message(FATAL_ERROR "kernelwheel_add_torch_library(${target}): set abi = \"torch\" in [tool.kernelwheel] of "
@@ -381,7 +385,8 @@ function(kernelwheel_add_torch_library target)
   _kernelwheel_compile_like_cpp_extension(${target} ${ARGN})
 endfunction()
 
-# pybind11 comes from torch's headers, because torch and the module must share its type registry.
+# pybind11 comes from torch's headers, because torch and the module must share its type registry. An error unless
+# `abi = "torch"` in [tool.kernelwheel] binds it to a torch and a Python; `Kernels.module` imports it.
 function(kernelwheel_add_pybind11_module target)
   if(NOT KERNELWHEEL_BINDING STREQUAL "python")
     message(FATAL_ERROR "kernelwheel_add_pybind11_module(${target}): set abi = \"torch\" in [tool.kernelwheel] of "

@@ -27,9 +27,9 @@ from .toolchain.binding import Binding
 class CudaPlan:
     """The CUDA half of a Plan: architectures, and the toolkit's identity."""
 
-    sass: tuple[str, ...]
-    ptx: tuple[str, ...]
-    toolkit: Mapping[str, str]
+    sass: tuple[str, ...]  # the compute capabilities that there is machine code for, such as `9.0`
+    ptx: tuple[str, ...]  # those that there is PTX for
+    toolkit: Mapping[str, str]  # its version, and digests of its parts
 
     @property
     def archs(self) -> ArchList:
@@ -40,10 +40,10 @@ class CudaPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that a compile depends on."""
+    """Everything that a compile depends on. `package.FACTS` describes what has no comment."""
 
     package: str  # its import name
-    version: str
+    version: str  # of the package
     sources: Mapping[str, str]  # sha256 of each source, keyed by its path relative to the source folder
     options: Mapping[str, Any]  # the options that are part of the content, by name; see `Settings.content`
     cxx: Mapping[str, str]  # the C++ compiler's identity: kind, version, target, and digests of its parts
@@ -55,14 +55,14 @@ class Plan:
     # Plan serves every Python and every torch
     binding: Binding | None
     platform: str  # such as `linux-x86_64`
-    abi: str = "stable"  # `stable` or `torch`; what a CMakeLists.txt builds, see `PackageFacts`
+    abi: str = "stable"
     extensions: tuple[Extension, ...] = ()  # what is built without a CMakeLists.txt, in the order of their names
     recipe: Mapping[str, str] = field(default_factory=dict)  # digests of all that is told to CMake and the compilers
     headers: Mapping[str, str] = field(default_factory=dict)  # by origin, the digest of those that sources can reach
     cpu: CpuPlan = field(default_factory=CpuPlan)  # the CPU that it is compiled for
-    standards: Standards = field(default_factory=Standards)  # the C++ standard of its libraries
-    dispatched: tuple[str, ...] = ()  # patterns of files that need no CPU, see `PackageFacts`
-    parts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # those that it makes, see `PackageFacts`
+    standards: Standards = field(default_factory=Standards)
+    dispatched: tuple[str, ...] = ()
+    parts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     taken: Mapping[str, str] = field(default_factory=dict)  # sha256 of the libraries that are taken from a wheel
 
     def to_json(self) -> dict[str, Any]:

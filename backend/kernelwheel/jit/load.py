@@ -46,9 +46,10 @@ def load(
     Args:
         abi: `stable` for operators on torch's stable ABI alone: one library then serves every Python and torch.
         unique_namespace: whether TORCH_EXTENSION_NAME is made unique by the content, so that several versions of one
-            library of operators can be registered in a process.
+            library of operators can be registered in a process: `load(..., unique_namespace=True).f(x)`.
         only_compile: whether to load nothing, see `prepare`.
-        dlink: whether device code in several files is linked, as in CUDAExtension; `-rdc=true` asks for it, too.
+        dlink: whether device code in several files is linked, as in CUDAExtension; `-rdc=true` and `-dc` in
+            `extra_cuda_cflags` ask for it, too.
         dlink_libraries: static libraries with device code that are linked in, found as those in `extra_ldflags`.
 
     Returns:
@@ -111,9 +112,10 @@ def load_inline(
     dlink_libraries: Strings = None,
     **later: NoReturn,
 ) -> Any:
-    """The same for sources that are given as text, with the parameters of torch.utils.cpp_extension.load_inline.
+    """Compile C++ and CUDA sources that are given as text, and load the library: otherwise as `load`.
 
-    For the stable ABI, no `#include` line comes first.
+    The parameters are those of torch.utils.cpp_extension.load_inline, and beyond them those of `load`, which says what
+    is returned and raised. For the stable ABI, no `#include` line comes first.
     """
     refuse_unknown(later)
     arguments = LoadArguments(

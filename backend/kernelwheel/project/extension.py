@@ -137,7 +137,9 @@ _MACRO: _Refused = ((r"(?![A-Za-z_]\w*(\([^)]*\))?(=[^\n]*)?\Z)", "not a macro")
 _LIBRARY: _Refused = ((r"(?![A-Za-z0-9_][\w.+-]*\Z)", "not the name of a library"),)
 
 
-def _strings(refused: _Refused) -> Callable[[Any], tuple[str, ...]]:
+def strings(refused: _Refused) -> Callable[[Any], tuple[str, ...]]:
+    """A reader of a list of strings."""
+
     def read(value: Any) -> tuple[str, ...]:
         if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
             raise ValueError("not a list of strings")
@@ -159,13 +161,13 @@ def _name(value: Any) -> str:
 def _sources(value: Any) -> tuple[str, ...]:
     if not value:
         raise ValueError("at least one pattern is needed, such as csrc/*.cu")
-    return _strings(_PATH)(value)
+    return strings(_PATH)(value)
 
 
 def _file_flags(value: Any) -> dict[str, tuple[str, ...]]:
     if not isinstance(value, dict):
         raise ValueError("not a table")
-    return dict(zip(_strings(_PATH)(list(value)), map(_strings(_OF_NVCC), value.values()), strict=True))
+    return dict(zip(strings(_PATH)(list(value)), map(strings(_OF_NVCC), value.values()), strict=True))
 
 
 def _boolean(value: Any) -> bool:
@@ -209,13 +211,13 @@ KEYS = (
         "module",
     ),
     Key("sources", _sources, _PATTERNS, "C++ and CUDA files; `**` stands for any folders.", "required", None),
-    Key("cuda-sources", _strings(_PATH), _PATTERNS, "C++ files that are compiled only with CUDA."),
-    Key("exclude", _strings(_PATH), _PATTERNS, "Files that are neither compiled nor shipped."),
-    Key("include-dirs", _strings(_PATH), "a list of folders", "Folders with headers, searched before torch's."),
-    Key("define", _strings(_MACRO), _MACROS, "Macros, for C++ and CUDA files."),
-    Key("cuda-define", _strings(_MACRO), _MACROS, "Macros of a build with CUDA, for C++ files too."),
-    Key("cxx-flags", _strings(_OPTION), _OPTIONS, "Options for the C++ compiler."),
-    Key("cuda-flags", _strings(_OF_NVCC), _OPTIONS, "Options for nvcc."),
+    Key("cuda-sources", strings(_PATH), _PATTERNS, "C++ files that are compiled only with CUDA."),
+    Key("exclude", strings(_PATH), _PATTERNS, "Files that are neither compiled nor shipped."),
+    Key("include-dirs", strings(_PATH), "a list of folders", "Folders with headers, searched before torch's."),
+    Key("define", strings(_MACRO), _MACROS, "Macros, for C++ and CUDA files."),
+    Key("cuda-define", strings(_MACRO), _MACROS, "Macros of a build with CUDA, for C++ files too."),
+    Key("cxx-flags", strings(_OPTION), _OPTIONS, "Options for the C++ compiler."),
+    Key("cuda-flags", strings(_OF_NVCC), _OPTIONS, "Options for nvcc."),
     Key(
         "file-flags",
         _file_flags,
@@ -223,10 +225,10 @@ KEYS = (
         "Further options for single files.",
         absent={},
     ),
-    Key("link-flags", _strings(_OPTION), "a list of linker options", "Options for the linker driver."),
+    Key("link-flags", strings(_OPTION), "a list of linker options", "Options for the linker driver."),
     Key(
         "libraries",
-        _strings(_LIBRARY),
+        strings(_LIBRARY),
         "a list of names",
         "Further libraries, as in `cublas`; torch's own are always linked.",
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
@@ -19,7 +19,7 @@ from ..runtime.settings import TABLE
 from ..version import OLDEST_TORCH
 from . import source_files
 from .build_settings import written
-from .extension import EXTENSION, Extension, from_plan, read_extensions, to_json
+from .extension import EXTENSION, Extension, Key, from_plan, read_extensions, strings, to_json
 
 # What a package's libraries are bound to: only torch's stable ABI, or one Python and one torch release.
 Abi = Literal["stable", "torch"]
@@ -27,25 +27,18 @@ _DOTTED = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*"
 
 
 class PackageFacts(NamedTuple):
-    """The fixed facts of a package, as opposed to options, which a single build may override."""
+    """The fixed facts of a package, which FACTS describes, as opposed to options, which a single build may override."""
 
-    # the package that its Artifact and its runtime are in, the home: `splat`; below a namespace package, which other
-    # distributions have files of too, `acme.ops`
-    import_name: str
-    sources: str  # the folder with CMakeLists.txt, relative to the project; with extensions, the project itself
-    torch_target: str  # the oldest torch that the operators run on, `major.minor`: the stable ABI's target version
-    # `stable` if all libraries are operators on torch's stable ABI; `torch` if there are modules that Python itself
-    # imports and that use all of torch's C++ API. With extensions, their kinds say that
-    abi: Abi = "stable"
+    import_name: str  # `package`
+    sources: str  # with extensions, the project itself
+    torch_target: str
+    abi: Abi = "stable"  # with extensions, their kinds say that
     extensions: tuple[Extension, ...] = ()  # what is built without a CMakeLists.txt
     files: tuple[str, ...] | None = None  # of the extensions, below `sources`; None without them or until `located`
-    # patterns of files, below `sources`, whose code is called only where the package itself has asked the CPU: what
-    # their flags say of it (-mavx2) is no requirement of a library
     dispatched: tuple[str, ...] = ()
-    # the files of each part that is found, compiled and loaded by itself, and of main, which has what is in no other:
-    # patterns of files below `sources` until there is a content. With extensions, `apart` says what these are
+    # patterns until there is a content, then files, with main, which has what is in no other; with extensions, `apart`
+    # says what these are
     parts: Mapping[str, tuple[str, ...]] = {}
-    # what the project requires, where [project] may not say so, because wheels require a torch besides
     dependencies: tuple[str, ...] = ()
 
     @property
@@ -129,6 +122,86 @@ class PackageFacts(NamedTuple):
         return cls(content["package"], ".", content["torch_target"], abi, extensions, files, dispatched, parts)
 
 
+_texts = strings(((r"\Z", "empty"),))
+
+
+def _matching(pattern: str) -> Callable[[Any], str]:
+    def read(value: Any) -> str:
+        if not isinstance(value, str) or not re.fullmatch(pattern, value):
+            raise ValueError
+        return value
+
+    return read
+
+
+def _parts(table: Any) -> dict[str, tuple[str, ...]]:
+    """The parts, with main."""
+    if not isinstance(table, dict) or not all(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_]*", part) for part in table):
+        raise ValueError
+    parts = {part: _texts(patterns) for part, patterns in table.items()}
+    return {MAIN: (), **parts} if parts else {}
+
+
+# The keys of the table that are neither options nor extensions. What stands for one that is absent may depend on these.
+FACTS = (
+    Key(
+        "package",
+        _matching(_DOTTED),
+        "the import name of the package, such as acme.ops",
+        "The package that the kernels and the loader are in; below a namespace package, which other distributions have "
+        "files of too, `acme.ops`.",
+        "that of the extensions",
+        None,
+    ),
+    Key(
+        "sources",
+        _matching(r"[^/].*"),
+        f"a folder with CMakeLists.txt, or {EXTENSION} instead",
+        "Where the CMakeLists.txt is, relative to the project.",
+        "the project, with extensions; else required",
+        None,
+    ),
+    Key(
+        "torch-target",
+        _matching(r"\d+\.\d+"),
+        "a torch release such as 2.10",
+        "The oldest torch that operators run on: the target version of torch's stable ABI.",
+        f"`{OLDEST_TORCH}` with extensions; else required",
+        None,
+    ),
+    Key(
+        "abi",
+        _matching("stable|torch"),
+        "stable, or torch if there are modules that Python itself imports",
+        "What a CMakeLists.txt builds: operators on torch's stable ABI, or what uses all of torch's C++ API.",
+        "`stable`",
+        "stable",
+    ),
+    Key(
+        "dispatched",
+        _texts,
+        'a list of patterns of files, such as ["csrc/avx*.cpp"]',
+        "Files whose code is called only where the package itself has asked the CPU: what their flags say of it "
+        "(-mavx2) is no requirement of a library.",
+        absent=[],
+    ),
+    Key(
+        "parts",
+        _parts,
+        'a table of names and lists of patterns of files, such as rays = ["cuda/*rays*"]',
+        "The files of each part that is found, compiled and loaded by itself; `main` has what is in no other.",
+        absent={},
+    ),
+    Key(
+        "dependencies",
+        _texts,
+        'a list of requirements, such as ["numpy>=1.26"]',
+        "What the project requires, where [project] may not say so, because wheels require a torch besides.",
+        absent=[],
+    ),
+)
+
+
 def source_root(project: Path, package: str) -> Path:
     """The folder of a project that its package is imported from: `src`, or the project itself."""
     return project / "src" if is_folder(project / "src" / package.partition(".")[0]) else project
@@ -150,59 +223,26 @@ def split_table(
     names = [each.name for each in extensions]
     if extensions:
         _refuse_lists(table, names)
-    facts = {}
-    for key, default, pattern, takes in (
-        ("package", _home(names, project_name, project), _DOTTED, "the import name of the package, such as acme.ops"),
-        ("sources", "." if extensions else None, r"[^/].*", f"a folder with CMakeLists.txt, or {EXTENSION} instead"),
-        ("torch-target", OLDEST_TORCH if extensions else None, r"\d+\.\d+", "a torch release such as 2.10"),
-        ("abi", "stable", r"stable|torch", "stable, or torch if there are modules that Python itself imports"),
-    ):
-        value = options.pop(key, default)
-        if not isinstance(value, str) or not re.fullmatch(pattern, value):
+    absent = {"package": _home(names, project_name, project)}
+    if extensions:
+        absent |= {"sources": ".", "torch-target": OLDEST_TORCH}
+    facts: dict[str, Any] = {}
+    for key in FACTS:
+        value = options.pop(key.name, absent.get(key.name, key.absent))
+        try:
+            facts[key.name.replace("-", "_")] = key.read(value)
+        except ValueError:
+            homeless = f"extensions without a home in common: {', '.join(names)}"
             raise SettingsError(
-                f"[tool.kernelwheel] {key} is missing or malformed",
-                required=takes,
-                found=repr(value) if value or not names else f"extensions without a home in common: {', '.join(names)}",
-                remedies=[f"set {key} in [tool.kernelwheel] of pyproject.toml"],
-            )
-        facts[key] = value
+                f"[tool.kernelwheel] {key.name} is missing or malformed",
+                required=key.takes,
+                found=homeless if value is None and names else repr(value),
+                remedies=[f"set {key.name} in [tool.kernelwheel] of pyproject.toml"],
+            ) from None
+    import_name = facts.pop("package")
     if project:
-        _refuse_namespace(project, facts["package"])
-    abi = cast(Abi, facts["abi"])
-    dispatched = _texts(options, "dispatched", 'a list of patterns of files, such as ["csrc/avx*.cpp"]')
-    parts = _parts(options)
-    dependencies = _texts(options, "dependencies", 'a list of requirements, such as ["numpy>=1.26"]')
-    about = (facts["package"], facts["sources"], facts["torch-target"], abi)
-    return PackageFacts(*about, extensions, None, dispatched, parts, dependencies), options
-
-
-def _parts(options: dict[str, Any]) -> dict[str, tuple[str, ...]]:
-    """The table `parts`, which is taken out of the options, with main."""
-    table = options.pop("parts", {})
-    if not isinstance(table, dict) or not all(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_]*", part) for part in table):
-        raise SettingsError(
-            "[tool.kernelwheel] parts is malformed",
-            required='a table of names and lists of patterns of files, such as rays = ["cuda/*rays*"]',
-            found=repr(table),
-            remedies=["correct parts in [tool.kernelwheel] of pyproject.toml"],
-        )
-    takes = 'a list of patterns of files, such as ["cuda/*rays*"]'
-    rest = dict(table)
-    parts = {part: _texts(rest, part, takes) for part in table}
-    return {MAIN: (), **parts} if parts else {}
-
-
-def _texts(options: dict[str, Any], key: str, takes: str) -> tuple[str, ...]:
-    """The value of a key that takes a list of strings, which is taken out of the options."""
-    value = options.pop(key, [])
-    if not isinstance(value, list) or not all(isinstance(each, str) and each for each in value):
-        raise SettingsError(
-            f"[tool.kernelwheel] {key} is malformed",
-            required=takes,
-            found=repr(value),
-            remedies=[f"correct {key} in [tool.kernelwheel] of pyproject.toml"],
-        )
-    return tuple(value)
+        _refuse_namespace(project, import_name)
+    return PackageFacts(import_name, extensions=extensions, **facts), options
 
 
 def read_project(project: Path) -> tuple[PackageFacts, dict[str, Any]]:

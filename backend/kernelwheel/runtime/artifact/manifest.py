@@ -42,11 +42,11 @@ class Library(Record):
 
     file: str  # its name in the Artifact's folder
     sha256: str  # those of its bytes
-    size: int
+    size: int  # in bytes
     device: str  # `cpu`, or `cuda` if it needs libtorch_cuda
     # the compute capabilities of its device code, such as `9.0` or `9.0a`, read back from the file
     sass: tuple[str, ...] = ()
-    ptx: tuple[str, ...] = ()
+    ptx: tuple[str, ...] = ()  # the same of its PTX
     # the name under which Python imports it, in full for an extension; None for an operator library
     module: str | None = None
 
@@ -70,15 +70,15 @@ class Requires(Record):
 class Manifest(Record):
     """The content of `manifest.json`; see the module's docstring for its purpose."""
 
-    package: str
-    version: str
-    fingerprint: str
-    sources: str
-    plan: Mapping[str, Any]
-    digests: Mapping[str, str]
-    built_with: Mapping[str, Any]
-    requires: Requires
-    libraries: tuple[Library, ...]
+    package: str  # as in the Plan
+    version: str  # as there
+    fingerprint: str  # the digest of `plan.schema` and of `digests`
+    sources: str  # the digest of the Plan's
+    plan: Mapping[str, Any]  # everything that decides the bytes of the libraries, in three parts
+    digests: Mapping[str, str]  # those of the three parts
+    built_with: Mapping[str, Any]  # what made it, and with which options
+    requires: Requires  # what a machine needs to run it
+    libraries: tuple[Library, ...]  # what it consists of
 
     def to_json(self) -> dict[str, Any]:
         """The content of `manifest.json`, as plain JSON values."""

@@ -201,20 +201,20 @@ _PLAN: Kind = {
         "cuda": ({"sass": _archs, "ptx": _archs},),
         "binding": ({"python": (_identifier,), "torch": _text},),
         "cpu": {str: lambda value: value in ("cpu", "flags")},
-        "standard": {str: _text},
+        "standard": {str: _text},  # the C++ standard of its libraries
     },
 }
 _BUILT_WITH: Kind = {
     "kernelwheel": _version,
-    "torch": _text,
-    "torch_cuda": (_text,),
+    "torch": _text,  # the release that was compiled with
+    "torch_cuda": (_text,),  # the CUDA version that it is for
     "cxx": _text,
     "nvcc": (_text,),
     "cccl": (_text,),
-    "cmake": _text,
+    "cmake": _text,  # the releases that will do
     "ninja": _text,
-    "cuda": {"enabled": _boolean, "because": _text},
-    "settings": {str: {"value": (_value,), "origin": _text}},
+    "cuda": {"enabled": _boolean, "because": _text},  # whether there are CUDA kernels, and what decided that
+    "settings": {str: {"value": (_value,), "origin": _text}},  # the options, see docs/settings.md
 }
 _REQUIRES: Kind = {
     "torch": _text,
@@ -236,8 +236,8 @@ _LIBRARY: Kind = {
     "module": (_dotted,),
 }
 _MANIFEST: Kind = {
-    "schema": _number,
-    "digest": is_digest,
+    "schema": _number,  # that of this schema
+    "digest": is_digest,  # that of the file, with zeros in its place
     "package": _dotted,
     "version": _version,
     "fingerprint": is_digest,
