@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from PIL import Image
@@ -22,6 +22,7 @@ from ..scene.camera import FirstView
 from ..scene.camera_list import TakenPicture, up_of
 from ..scene.gaussians import Gaussians
 from ..scene.image import to_8_bit
+from ..view.camera_controls import set_value
 from ..view.drawing import Picture
 from ..view.open_page import ViewerOptions
 from ..view.prominence import Prominence
@@ -64,7 +65,7 @@ class FitPage:
         from viser import uplot
 
         with gui.add_folder("Fit"):
-            self._bar: Any = gui.add_progress_bar(0.0, color="green")
+            self._bar = gui.add_progress_bar(0.0, color="green")
             self._words = gui.add_markdown("no step yet")
             self._plot = gui.add_uplot(
                 (np.zeros(1), np.zeros(1)),
@@ -100,7 +101,7 @@ class FitPage:
             time.sleep(_TICK)
 
     def _show(self, viewer: Viewer, step: int, loss: float, count: int, scene: Gaussians) -> None:
-        self._bar.value = 100 * step / self._steps
+        set_value(self._bar, 100 * step / self._steps)
         last = f", PSNR {self._measured[-1][1]:.2f} dB after step {self._measured[-1][0]}" if self._measured else ""
         self._words.content = f"step {step} of {self._steps}, loss {loss:.4f}, {count} Gaussians{last}"
         if len(self._measured) > 1:
