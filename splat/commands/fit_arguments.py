@@ -18,6 +18,7 @@ from ..scene.image import check_picture
 from .background_argument import add_background_argument
 from .command_files import file_argument
 from .device import add_device_argument
+from .port_argument import add_port_argument
 
 
 class FitSize(NamedTuple):
@@ -106,6 +107,10 @@ def add_fit_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--seed", type=_seed, default=0, help="seed of the random numbers; default: 0")
     parser.add_argument("--verbose", action="store_true", help="print the quality of each picture, too")
+    parser.add_argument(
+        "--view", action="store_true", help="open a page on this machine that shows the scene while it is fitted"
+    )
+    add_port_argument(parser, "the page's port")
     _add_picture_arguments(parser)
     _add_photograph_arguments(parser)
     _add_checkpoint_arguments(parser)

@@ -22,11 +22,13 @@ from ..fit.training import Trainer
 from ..fit.views import Views
 from ..scene.camera_list import cameras_path, write_cameras
 from ..scene.gaussians import Gaussians, SceneError
+from ..view.server import ViewError
 from .command_files import save_scene
 from .device import DeviceError, find_device
 from .fit_arguments import add_fit_arguments
 from .fit_job import FitJob, fit_job
 from .fit_outputs import Outputs, find_outputs, judged_by, locked_outputs, pictures_size, say_quality, write_picture
+from .fit_page import FitPage, check_view, fit_page
 from .fit_progress import fit_progress, measured_at
 from .fit_work import FitWork, prepare_fit, read_pictures
 from .interrupts import INTERRUPTED, catch_interrupt, unwound_signals
@@ -63,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
         if first:
             print_error(error)
         return 1
-    except (SceneError, OSError, DeviceError, LostRankError, ValueError) as error:
+    except (SceneError, OSError, DeviceError, LostRankError, ValueError, ViewError) as error:
         print_error(error)
         return 1
 
@@ -85,6 +87,8 @@ def _fitted(args: argparse.Namespace, shards: Shards, locks: ExitStack) -> int |
     what = "reading the pictures"
     with agreed(shards), enough_memory(lambda: what, _REMEDY):
         job = fit_job(args, own_device(find_device(args.device), shards))
+        if job.view:
+            check_view(job, shards)
         for path in locked_outputs(job) if shards.first else ():
             locks.enter_context(locked(path))
         outputs = find_outputs(job)
@@ -98,10 +102,12 @@ def _fitted(args: argparse.Namespace, shards: Shards, locks: ExitStack) -> int |
             resume(outputs.checkpoint, trainer, digest)
     check_same(shards, {**asdict(trainer.options), "pictures": digest, "steps taken": trainer.done})
     with _threads(views, job.device), catch_interrupt(also_sigterm=True, patient=shards.count > 1) as interrupted:
-        failure = _fit(job, work, outputs, digest, interrupted, what)
+        with fit_page(job, work, judged_by(work.judged, bool(work.held_out))) if job.view else nullcontext() as page:
+            failure = _fit(job, work, outputs, digest, interrupted, what, page)
         if failure is not None and trainer.done == 0:
             raise failure
-        stopped, failed = shards.any(interrupted()), shards.any(failure is not None)
+        ended = interrupted() or (page is not None and page.stopped)
+        stopped, failed = shards.any(ended), shards.any(failure is not None)
         with enough_memory(lambda: what, _REMEDY):
             scene = trainer.gaussians()
             if shards.first:
@@ -147,11 +153,16 @@ def _fit(
     digest: str,
     interrupted: Callable[[], bool],
     what: str,
+    page: FitPage | None,
 ) -> Exception | None:
     """Take the steps, writing checkpoints; return the error that ended the fit early, if there was one."""
+
+    def ended() -> bool:
+        return interrupted() or bool(failures) or (page is not None and page.stopped)
+
     trainer, shards = work.trainer, work.trainer.shards
     # Of several processes, the one that shows progress decides for all.
-    shown = job.photographs or shards.any(shards.first and sys.stderr.isatty())
+    shown = job.photographs or job.view or shards.any(shards.first and sys.stderr.isatty())
     failures: list[Exception] = []
     progress = fit_progress(job.steps, trainer.done, judged_by(work.judged, bool(work.held_out)), lines=job.photographs)
     try:
@@ -168,7 +179,10 @@ def _fit(
                     except OSError as error:  # on rank 0: the others go on until it stops them
                         failures.append(error)
 
-            trainer.fit(after, lambda: interrupted() or bool(failures))
+                if page:
+                    page.after(steps[-1], loss, trainer.total, quality, trainer.gaussians, ended)
+
+            trainer.fit(after, ended)
     except (NotEnoughMemory, OSError) as error:
         if shards.count > 1:
             raise  # what the others do now needs this rank

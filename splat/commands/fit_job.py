@@ -43,6 +43,8 @@ class FitJob:
     checkpoint_every: int
     resume: bool
     verbose: bool
+    view: bool
+    port: int
 
 
 def fit_job(args: argparse.Namespace, device: torch.device) -> FitJob:

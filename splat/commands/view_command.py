@@ -35,9 +35,10 @@ from .command_files import add_antialiased_argument, load_scene
 from .device import DeviceError, add_device_argument, find_device
 from .interrupts import catch_interrupt
 from .memory import GAUSSIAN_BYTES, available_memory, enough_memory, try_memory
+from .port_argument import add_port_argument
 from .printing import print_error, print_result, print_warning
 
-_PHOTOGRAPH: Final = 640
+PHOTOGRAPH_SIDE: Final = 640
 """Pixels of the longer side of a photograph on a page."""
 _AT_ONCE: Final = 4
 """Photographs that are read at once, for all pages: each may take such a part of the memory."""
@@ -60,9 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="ADDRESS",
         help="the address to listen on; default: 127.0.0.1, which only this machine can reach",
     )
-    parser.add_argument(
-        "--port", type=_port, default=8080, metavar="0-65535", help="the port; 0 takes any free one; default: 8080"
-    )
+    add_port_argument(parser, "the port")
     parser.add_argument(
         "--allow-name",
         action="append",
@@ -111,7 +110,9 @@ def run(args: argparse.Namespace) -> int:
         photograph = _photographs(args.photographs) if args.photographs else None
         upload = UploadOptions(_UPLOAD, lambda path: _uploaded(args, path, device), available_memory)
         allowed = upload if args.allow_upload else None
-        options = ViewerOptions(choices, _draw, args.background, args.sh_degree, _measure, photograph, allowed)
+        options = ViewerOptions(
+            choices, draw_in_memory, args.background, args.sh_degree, measure_in_memory, photograph, allowed
+        )
         with (
             catch_interrupt() as interrupted,
             open_viewer(args.host, args.port, options, next(iter(scenes)), args.allow_name) as viewer,
@@ -139,12 +140,14 @@ def _uploaded(args: argparse.Namespace, path: Path, device: torch.device) -> Loa
     return loaded_scene(scene, find_view(args, scene, path))
 
 
-def _draw(look: Look, camera: Camera) -> Picture:
+def draw_in_memory(look: Look, camera: Camera) -> Picture:
+    """As `draw`, or NotEnoughMemory."""
     with _enough_memory(look, camera):
         return draw(look, camera)
 
 
-def _measure(look: Look, camera: Camera, click: Click) -> Point | None:
+def measure_in_memory(look: Look, camera: Camera, click: Click) -> Point | None:
+    """As `point_seen`, or NotEnoughMemory."""
     with _enough_memory(look, camera):
         return point_seen(look, camera, click)
 
@@ -162,7 +165,7 @@ def _photographs(folder: Path) -> Callable[[str], Picture | None]:
             return None
         with turns, enough_memory(lambda: f"reading the photograph {path}", "make it smaller first"):
             there = available_memory()
-            return read_small(path, _PHOTOGRAPH, None if there is None else there // _AT_ONCE)
+            return read_small(path, PHOTOGRAPH_SIDE, None if there is None else there // _AT_ONCE)
 
     return read
 
@@ -191,9 +194,3 @@ def _name(text: str) -> str:
     if not is_host_name(text):
         raise argparse.ArgumentTypeError(f"a name such as desk.example, without a port, is required, found {text!r}")
     return text
-
-
-def _port(text: str) -> int:
-    if not (text.isdecimal() and int(text) <= 65535):
-        raise argparse.ArgumentTypeError(f"a number from 0 to 65535 is required, found {text!r}")
-    return int(text)

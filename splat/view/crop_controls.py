@@ -47,6 +47,7 @@ class CropControls:
             page.when(gui.add_button("Save crop").on_click, lambda: page.send(self._save))
         self._sliders: list[Any] = []
         self._was: tuple[Corner, Corner] | None = None
+        self._stale = False
         self.show(loaded)
         page.when(self._on.on_update, self._change)
 
@@ -64,6 +65,12 @@ class CropControls:
         for slider in self._sliders:
             self._page.when(slider.on_update, self._change)
 
+    def follow(self) -> None:
+        """Draw the same box of what became of the scene."""
+        with self._cropping:
+            self._stale = True
+        self._change()
+
     def _box(self) -> tuple[Corner, Corner] | None:
         """The corners of the box that was chosen; None if nothing is cropped."""
         values = [slider.value for slider in self._sliders]
@@ -75,8 +82,9 @@ class CropControls:
     def _change(self) -> None:
         with self._cropping:  # one at a time: each makes a copy of what is left
             box, loaded = self._box(), self._page.loaded
-            if loaded is None or box == self._was:
+            if loaded is None or (box == self._was and not self._stale):
                 return
+            self._stale = False
             if box is None:
                 scene = loaded.scene
                 self._page.client.scene.remove_by_name(_NODE)

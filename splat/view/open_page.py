@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -52,6 +53,10 @@ class ViewerOptions:
     """Reads a photograph by its name in the list of cameras, small; None if no folder of them was given."""
     upload: UploadOptions | None = None
     """None: no page may upload a scene."""
+    turn: Callable[[], AbstractContextManager[object]] = nullcontext
+    """What each picture is drawn within."""
+    panel: Callable[[viser.GuiApi], None] = lambda gui: None
+    """Adds controls that all pages share, above their own."""
 
 
 @dataclass(frozen=True)
@@ -164,8 +169,9 @@ class OpenPage:
         """Draw in some detail and show it; called in the render thread. Returns how many seconds that took."""
         camera = camera_of(request.pose, request.look.near)
         scene = request.prominence.first(detail.share)
-        start = time.perf_counter()
-        picture = self.options.draw(replace(request.look, scene=scene), resized(camera, detail.scale))
+        with self.options.turn():
+            start = time.perf_counter()
+            picture = self.options.draw(replace(request.look, scene=scene), resized(camera, detail.scale))
         if self._thread.closed:
             return time.perf_counter() - start
         quality = _QUALITY["resting" if detail == FULL else "moving"]

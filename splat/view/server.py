@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import importlib.util
 import io
 import socket
 import sys
@@ -48,6 +49,11 @@ class Viewer:
         return f"http://{host}:{self._server.get_port()}"
 
     @property
+    def first(self) -> tuple[str, LoadedScene]:
+        """The scene that pages begin with, and its name."""
+        return self._first
+
+    @property
     def pages(self) -> int:
         """How many pages are open."""
         return len(self._sessions)
@@ -56,6 +62,13 @@ class Viewer:
         """Open a session for a page; in the event loop, like `disconnected`, so that the two stay in order."""
         name, loaded = self._first
         self._sessions[client.client_id] = Session(client, self._options, loaded, name)
+
+    def follow(self, loaded: LoadedScene) -> None:
+        """Show the first scene as it is now, on the pages that show it, and on those to come."""
+        name, _ = self._first
+        self._first = name, loaded
+        for session in list(self._sessions.values()):
+            session.follow(name, loaded)
 
     async def disconnected(self, client: viser.ClientHandle) -> None:
         """Forget a page; its connection still counts until the picture being drawn for it is done."""
@@ -118,6 +131,7 @@ def open_viewer(
             raise ViewError(_in_use(host, port))
         server.gui.configure_theme(show_share_button=False, show_logo=False, dark_mode=True)
         server.gui.set_panel_label("splat")
+        options.panel(server.gui)
         aim = first_aim(loaded)
         server.scene.set_up_direction(aim.up)  # type: ignore[arg-type]
         point(server.initial_camera, server.atomic, aim)
@@ -126,6 +140,13 @@ def open_viewer(
         yield viewer
     finally:
         viewer.close()
+
+
+def check_viewer(host: str, port: int) -> None:
+    """Raise ViewError if no viewer can be opened on an address, before there is anything to show."""
+    if importlib.util.find_spec("viser") is None:
+        raise ViewError(f"the viewer needs viser, which is not installed; to fix: {INSTALL}")
+    check_address(host, port)
 
 
 def check_address(host: str, port: int) -> None:

@@ -100,6 +100,17 @@ class Session(OpenPage):
             self._scene.options = (*dict.fromkeys([*self.options.choices.names, self._name, name]),)
             set_value(self._scene, name)
 
+    def follow(self, name: str, loaded: LoadedScene) -> None:
+        """Show what became of the scene called `name`, if the page shows that; the same box of it, if one is chosen."""
+        with self._lock:
+            if self._look is None or self._name != name:
+                return
+            self._loaded = loaded
+        try:
+            self._crop.follow()
+        except Exception as error:  # on the page, and not where the scene is made
+            self.say(error)
+
     def _open(self, name: str) -> None:
         uploaded = self._uploaded
         loaded = uploaded[1] if uploaded and uploaded[0] == name else self.options.choices.get(name)
