@@ -37,7 +37,7 @@ def public_names(root: Path) -> Iterator[str]:
         (listed,) = re.findall(
             r"^__all__ = (\[.*?\])", (folder / "__init__.py").read_text("utf-8"), re.MULTILINE | re.DOTALL
         )
-        for name in set(ast.literal_eval(listed)) - {"VERSION", "__version__"}:
+        for name in set(ast.literal_eval(listed)) - {"__version__"}:
             yield f"kernelwheel.runtime.{name}" if name.endswith("Error") else f"{package}.{name}"
 
 

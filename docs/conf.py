@@ -19,7 +19,7 @@ from sphinx.application import Sphinx
 
 project = "splat and kernelwheel"
 copyright = "their authors, Apache-2.0"
-release = kernelwheel.VERSION
+release = kernelwheel.__version__
 html_theme = "furo"
 html_title = f"{project} {release}"
 html_copy_source = False

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .jit.load import load_inline as load_inline
     from .jit.load import prepare as prepare
 
-__all__ = ["VERSION", "load", "load_inline", "prepare"]
+__all__ = ["__version__", "load", "load_inline", "prepare"]
 
 
 def __getattr__(name: str) -> Any:
