@@ -1,8 +1,9 @@
 """Scenes as splat-transform reads and writes them, beside what splat does: the largest difference of each property.
 
 Usage: convert_peer.py FOLDER SCENE...; node and npm are needed, which put splat-transform into the folder. Of a .ply
-scene, each program writes the formats that both know. Each file, and any other scene, is read by splat, and by
-splat-transform into a .ply file that splat reads: both have the Gaussians in the order of the file.
+scene, each program writes the formats that both know, and splat-transform .glb, which it does not read. Each file, and
+any other scene, is read by splat, and by splat-transform into a .ply file that splat reads: both have the Gaussians in
+the order of the file.
 """
 
 from __future__ import annotations
@@ -32,7 +33,12 @@ def main(folder: Path, scenes: list[Path]) -> None:
         if scene.suffix != ".ply":
             compare(folder, scene, "another program")
             continue
-        for suffix in WRITERS:
+        transform(folder, scene, folder / "peer.glb")
+        original = read_scene(scene)
+        quats = original.quats[:, [3, 2, 1, 0]] * torch.tensor([-1.0, 1, -1, 1])  # of the same Gaussians' axes, turned
+        theirs = Gaussians(**{**vars(original), "quats": quats})
+        print_row(folder / "peer.glb", "splat-transform", read_scene(folder / "peer.glb"), theirs)
+        for suffix in (suffix for suffix in WRITERS if suffix not in (".glb", ".gltf")):
             path = folder / f"peer{suffix}"
             transform(folder, scene, path)
             compare(folder, path, "splat-transform")
@@ -54,6 +60,11 @@ def compare(folder: Path, path: Path, writer: str) -> None:
     if path.suffix == ".spz":
         quats = theirs.quats * torch.tensor([1.0, 1, -1, -1])  # of the axes of the same Gaussians, flipped too
         theirs = Gaussians(**{**vars(rotate_scene(theirs, FLIPPED)), "quats": quats})
+    print_row(path, writer, ours, theirs)
+
+
+def print_row(path: Path, writer: str, ours: Gaussians, theirs: Gaussians) -> None:
+    """Print what differs in a file that two programs read."""
     found = " | ".join(f"{difference:.1g}" for difference in differences(ours, theirs))
     print(f"| `{path.name}` | {writer} | {path.stat().st_size} | {found} |", flush=True)
 

@@ -8,6 +8,7 @@ case $PIP_INDEX_URL in
   *) echo "required: the index of ci/rehearse; found: another; to fix: ci/rehearse" >&2; exit 2 ;;
 esac
 export UV_DEFAULT_INDEX=$PIP_INDEX_URL
+[ -z "${PIP_CERT:-}" ] || export SSL_CERT_FILE=$PIP_CERT
 say() { printf '\n-- %s\n' "$*"; }
 expect() { [ "$1" = "$2" ] || { echo "required: $1; found: $2" >&2; exit 1; }; }
 installed() { "$1/bin/python" -c 'import sys; from importlib.metadata import version; print(version(sys.argv[1]))' "$2"; }
@@ -16,8 +17,13 @@ unset PIP_FIND_LINKS PIP_EXTRA_INDEX_URL
 cd "$(mktemp -d)" # nothing of the checkout
 
 first() {
-  say "a picture, from the wheel"
   rm -rf ~/user ~/tools ~/own ~/project ~/.cache
+  render
+  package
+}
+
+render() {
+  say "a picture, from the wheel"
   python3 -m venv ~/user
   ~/user/bin/pip install --quiet splat-kernels
   expect "$version" "$(installed ~/user splat-kernels)"
@@ -29,7 +35,9 @@ first() {
   SPLAT_JIT=always ~/user/bin/splat render -o compiled.png
   cmp wheel.png compiled.png
   TORCH_CUDA_ARCH_LIST=9.0a ~/user/bin/splat cache build --cuda on --only main
+}
 
+package() {
   say "a package of one's own, isolated, by pip, uv and build"
   python3 -m venv ~/tools
   ~/tools/bin/pip install --quiet build pipx uv

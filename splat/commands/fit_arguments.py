@@ -13,10 +13,10 @@ from ..fit.drawn_lenses import LENSES
 from ..fit.held_out import EVERY, HoldOut
 from ..fit.strategies import STRATEGIES
 from ..ops.checks import MAX_COUNT
-from ..scene.formats import WRITTEN_ENDINGS, check_scene_output
+from ..scene.formats import ENDINGS, WRITTEN_ENDINGS, check_scene_output
 from ..scene.image import check_picture
 from .background_argument import add_background_argument
-from .command_files import file_argument
+from .command_files import file_argument, scene_argument
 from .device import add_device_argument
 from .port_argument import add_port_argument
 
@@ -189,7 +189,15 @@ def _add_checkpoint_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--resume",
         action="store_true",
-        help="continue from the checkpoint; the scene is the same as without the interruption",
+        help="continue from the checkpoint; the scene is the same as without the interruption; with more --steps, a "
+        "longer fit, also of one that was complete",
+    )
+    parser.add_argument(
+        "--from",
+        dest="begin",
+        type=scene_argument,
+        metavar="SCENE",
+        help=f"the scene whose Gaussians to begin with ({ENDINGS}); default: small spheres at the points",
     )
 
 

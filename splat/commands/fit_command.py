@@ -23,7 +23,7 @@ from ..fit.views import Views
 from ..scene.camera_list import cameras_path, write_cameras
 from ..scene.gaussians import Gaussians, SceneError
 from ..view.server import ViewError
-from .command_files import save_scene
+from .command_files import load_scene, save_scene
 from .device import DeviceError, find_device
 from .fit_arguments import add_fit_arguments
 from .fit_job import FitJob, fit_job
@@ -78,6 +78,8 @@ class _Finished(NamedTuple):
     outputs: Outputs
     scene: Gaussians
     quality: Quality
+    before: int
+    """Steps that were taken earlier."""
     start: float
 
 
@@ -86,7 +88,8 @@ def _fitted(args: argparse.Namespace, shards: Shards, locks: ExitStack) -> int |
     start = time.perf_counter()
     what = "reading the pictures"
     with agreed(shards), enough_memory(lambda: what, _REMEDY):
-        job = fit_job(args, own_device(find_device(args.device), shards))
+        begin = load_scene(args.begin) if args.begin else None
+        job = fit_job(args, own_device(find_device(args.device), shards), begin)
         if job.view:
             check_view(job, shards)
         for path in locked_outputs(job) if shards.first else ():
@@ -100,6 +103,7 @@ def _fitted(args: argparse.Namespace, shards: Shards, locks: ExitStack) -> int |
         digest = digest_of(trainer) if outputs.checkpoint or shards.count > 1 else ""
         if job.resume and outputs.checkpoint:
             resume(outputs.checkpoint, trainer, digest)
+    before = trainer.done
     check_same(shards, {**asdict(trainer.options), "pictures": digest, "steps taken": trainer.done})
     with _threads(views, job.device), catch_interrupt(also_sigterm=True, patient=shards.count > 1) as interrupted:
         with fit_page(job, work, judged_by(work.judged, bool(work.held_out))) if job.view else nullcontext() as page:
@@ -118,18 +122,20 @@ def _fitted(args: argparse.Namespace, shards: Shards, locks: ExitStack) -> int |
                 return _say_failed(job, trainer, outputs, failure)
             if stopped:
                 return _say_interrupted(job, trainer, outputs, digest)
+            if outputs.checkpoint:  # for a longer fit
+                write_checkpoint(outputs.checkpoint, trainer, digest)
     with _threads(views, job.device), enough_memory(lambda: what, _REMEDY):
         quality = trainer.quality(work.judged)
-    return _Finished(job, work, outputs, scene, quality, start) if shards.first else 0
+    return _Finished(job, work, outputs, scene, quality, before, start) if shards.first else 0
 
 
 def _finish(finished: _Finished) -> int:
     """Judge the scene, and write what shows how good it is."""
-    job, work, outputs, scene, quality, start = finished
+    job, work, outputs, scene, quality, before, start = finished
     trainer, scene = work.trainer, scene.to(job.device)
     with _threads(work.views, job.device), enough_memory(lambda: "judging the scene", _REMEDY):
         judged = work.judge(scene, quality)
-        facts = _facts(job, work, time.perf_counter() - start)
+        facts = _facts(job, work, before, time.perf_counter() - start)
         if outputs.page:
             title = f"{outputs.scene.name}: photographs and renders"
             line = f"{facts}; {judged.kind}."
@@ -140,8 +146,6 @@ def _finish(finished: _Finished) -> int:
                 judged.perceptual,
             )  # fmt: skip
         write_picture(outputs.picture, scene, judged.views, trainer.options.sh_degree)
-    if outputs.checkpoint:
-        outputs.checkpoint.unlink(missing_ok=True)  # resuming from it would only give this scene again
     say_quality(outputs, judged, facts, job.verbose)
     return 0
 
@@ -190,11 +194,13 @@ def _fit(
     return failures[0] if failures else None
 
 
-def _facts(job: FitJob, work: FitWork, seconds: float) -> str:
+def _facts(job: FitJob, work: FitWork, before: int, seconds: float) -> str:
+    earlier = f" ({before} of them before)" if before else ""
+    begun = f", begun with {len(job.begin)} of a scene," if job.begin else ""
     count, size = len(work.trainer.views), pictures_size(work.views)
     return (
-        f"{work.trainer.total} Gaussians from {count} picture{'s' if count > 1 else ''} of {size}, "
-        f"{job.steps} steps, {job.device.type}, {seconds:.1f} s"
+        f"{work.trainer.total} Gaussians{begun} from {count} picture{'s' if count > 1 else ''} of {size}, "
+        f"{job.steps} steps{earlier}, {job.device.type}, {seconds:.1f} s"
     )
 
 

@@ -10,6 +10,7 @@ import torch
 
 from ..fit.held_out import HoldOut
 from ..photos.folders import is_capture
+from ..scene.gaussians import Gaussians
 from .fit_arguments import default_size
 
 
@@ -42,23 +43,27 @@ class FitJob:
     checkpoint: Path | None
     checkpoint_every: int
     resume: bool
+    begin: Gaussians | None
+    """What it begins with, instead of points."""
     verbose: bool
     view: bool
     port: int
 
 
-def fit_job(args: argparse.Namespace, device: torch.device) -> FitJob:
+def fit_job(args: argparse.Namespace, device: torch.device, begin: Gaussians | None = None) -> FitJob:
     """The job that the command line asks for, on this device. OSError if a source cannot be looked at."""
     photographs = len(args.sources) == 1 and is_capture(args.sources[0])
     size = default_size(photographs, device.type)
     steps = args.steps or size.steps
+    gaussians = size.gaussians_after(steps) if photographs else size.gaussians
     given = {option.name: getattr(args, option.name) for option in fields(FitJob) if hasattr(args, option.name)}
     found = {
         "sources": tuple(args.sources),
         "photographs": photographs,
         "device": device,
         "steps": steps,
-        "gaussians": args.gaussians or (size.gaussians_after(steps) if photographs else size.gaussians),
+        "gaussians": args.gaussians or max(gaussians, len(begin) if begin else 0),
+        "begin": begin,
         "max_size": args.max_size or (size.max_size if args.downscale == 1 else None),
     }
     return FitJob(**{**given, **found})

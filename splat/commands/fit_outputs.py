@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 
 from ..fit.adapted_quality import Adapted
-from ..fit.checkpoints import check_checkpoint
+from ..fit.checkpoints import check_checkpoint, is_complete
 from ..fit.comparison_page import check_page
 from ..fit.perceptual import Perceptual
 from ..fit.picture_quality import Quality
@@ -72,18 +72,19 @@ def find_outputs(job: FitJob) -> Outputs:
         quality = check_quality(job.output.with_name(f"{stem}.quality.json"))
         page = page or check_page(job.output.with_name(f"{stem}.comparison.html"))
         checkpoint = checkpoint or check_checkpoint(job.output.with_name(f"{stem}.checkpoint.npz"))
+    complete = checkpoint is not None and checkpoint.exists() and is_complete(checkpoint)
     if job.resume:
         if checkpoint is None:
             raise ValueError("--resume needs a checkpoint: name it with --checkpoint FILE.npz")
         if not checkpoint.exists():
             raise ValueError(f"{checkpoint}: a checkpoint is required for --resume, found none; start without it")
-    elif checkpoint and checkpoint.exists():
+    elif checkpoint and checkpoint.exists() and not complete:
         raise ValueError(
             f"{checkpoint}: this is the checkpoint of an unfinished fit; continue it with --resume, or remove the file "
             "to begin anew"
         )
     unfinished = job.output.with_name(f"{stem}.unfinished{written_suffix(job.output)}")
-    if not unfinished.exists() and (job.resume or not job.output.exists()):
+    if not unfinished.exists() and ((job.resume and not complete) or not job.output.exists()):
         unfinished = job.output
     for scene in (job.output, unfinished):
         check_cameras(cameras_path(scene))

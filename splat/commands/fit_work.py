@@ -107,4 +107,4 @@ def prepare_fit(job: FitJob, views: Views, shards: Shards) -> FitWork:
         raise ValueError("--appearance and --refine-cameras are for several pictures to fit to, found 1")
     degree = job.sh_degree if len(views) > 1 else 0
     options = FitOptions(job.steps, job.gaussians, degree, job.seed, job.strategy, job.appearance, job.refine_cameras)
-    return FitWork(Trainer(trained, options, shards), views, held_out)
+    return FitWork(Trainer(trained, options, shards, job.begin), views, held_out)

@@ -19,10 +19,10 @@ from torch import Tensor
 from ..scene.file_output import check_writable, replacing
 from ..scene.gaussians import SceneError
 from ..scene.npz import read_npz
-from .parameters import MOMENTS, Parameters
+from .parameters import MOMENTS, Parameters, used_degree
 from .training import Trainer
 
-_LAYOUT: Final = 3
+_LAYOUT: Final = 4
 _SHARDS: Final = "shards"
 """The array of how many of the Gaussians each process had."""
 _MOST_BYTES: Final = 10_000
@@ -64,7 +64,7 @@ def write_checkpoint(path: Path, trainer: Trainer, pictures: str) -> None:
 
 
 def resume(path: Path, trainer: Trainer, pictures: str) -> None:
-    """Put a trainer that has taken no step into the state of a checkpoint.
+    """Put a trainer that has taken no step into the state of a checkpoint, which may be of a fit with fewer steps.
 
     Each of as many processes as there were gets the Gaussians that it had; of another number, a part of them.
 
@@ -84,7 +84,7 @@ def resume(path: Path, trainer: Trainer, pictures: str) -> None:
     arrays, found = read_npz(path, wanted)
     if missing := [name for name in wanted if name not in arrays]:
         raise SceneError(f"{path}: a checkpoint of this fit is required, with {missing[0]}; found {found}")
-    done = _check_same(path, arrays["fit"], _described(trainer, pictures))
+    done, first = _check_same(path, arrays["fit"], _described(trainer, pictures))
     rows = len(arrays["means"]) if arrays["means"].ndim else 0
     if not 1 <= rows <= max(trainer.options.gaussians, trainer.total):
         raise SceneError(f"{path}: 1 to {trainer.options.gaussians} Gaussians are required, found {rows}")
@@ -110,7 +110,8 @@ def resume(path: Path, trainer: Trainer, pictures: str) -> None:
     for name, of_pictures in trainer.picture_parameters.items():
         of_pictures.restore({part: of_each[f"{name}{part}"] for part in of_pictures.state()})
     trainer.strategy.counts = counted
-    trainer.done = done
+    trainer.done, trainer.first = done, first
+    trainer.least_degree = used_degree(torch.from_numpy(arrays["bands"]))
 
 
 def digest_of(trainer: Trainer) -> str:
@@ -130,20 +131,42 @@ def digest_of(trainer: Trainer) -> str:
 def _described(trainer: Trainer, pictures: str) -> dict[str, Any]:
     width, height = max(trainer.views.sizes)
     size = f"{width}x{height}"
-    return {"layout": _LAYOUT, "done": trainer.done, "size": size, "pictures": pictures, **asdict(trainer.options)}
+    state = {"done": trainer.done, "first": trainer.first}
+    return {"layout": _LAYOUT, **state, "size": size, "pictures": pictures, **asdict(trainer.options)}
 
 
-def _check_same(path: Path, said: npt.NDArray[Any], ours: dict[str, Any]) -> int:
-    """The number of steps that were taken; SceneError if the checkpoint is of another fit."""
+def is_complete(path: Path) -> bool:
+    """Whether a file is the checkpoint of a fit that took all its steps."""
+    try:
+        arrays, _ = read_npz(path, ["fit"])
+        said = _description(path, arrays["fit"])
+        return type(said["done"]) is int and said["done"] == said["steps"]
+    except (SceneError, KeyError):
+        return False
+
+
+def _description(path: Path, said: npt.NDArray[Any]) -> dict[str, Any]:
     try:
         if said.dtype != np.uint8 or said.size > _MOST_BYTES:
             raise ValueError("it has no description")
-        theirs = json.loads(said.tobytes())
-        done = theirs.pop("done")
-    except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
+        described = json.loads(said.tobytes())
+        if not isinstance(described, dict):
+            raise ValueError("its description is no object")
+    except (ValueError, RecursionError) as error:
         raise SceneError(f"{path}: a checkpoint is required, found something else: {str(error)[:150]}") from error
+    return described
+
+
+def _check_same(path: Path, said: npt.NDArray[Any], ours: dict[str, Any]) -> tuple[int, int]:
+    """The number of steps that were taken, and of Gaussians at the start; SceneError if it is of another fit.
+
+    More steps make the same fit a longer one.
+    """
+    theirs = _description(path, said)
+    before = theirs.get("steps")
     for name, value in ours.items():
-        if name != "done" and theirs.get(name) != value:
+        longer = name == "steps" and isinstance(before, int) and value > before
+        if name not in ("done", "first") and theirs.get(name) != value and not longer:
             was = f"{theirs.get(name)!s:.40}"
             option = f"--{name.replace('_', '-')}"
             found, remedy = {
@@ -153,14 +176,20 @@ def _check_same(path: Path, said: npt.NDArray[Any], ours: dict[str, Any]) -> int
                     "to other pictures, cameras or points",
                     "give those, and its --background, --lenses, --masks and --hold-out",
                 ),
+                "steps": (f"of {was} steps, not {value}", "give as many --steps, or more"),
             }.get(name, (f"with other {option}: required {value}, found {was}", f"give its {option}"))
             raise SceneError(
                 f"{path}: it is the checkpoint of a fit {found}; {remedy}, with --resume, or remove the file to begin "
                 "anew"
             )
-    if not isinstance(done, int) or isinstance(done, bool) or not 1 <= done <= ours["steps"]:
-        raise SceneError(f"{path}: a checkpoint after 1 to {ours['steps']} steps is required, found {str(done)[:40]}")
-    return done
+    counts = []
+    for name, most in (("done", theirs["steps"]), ("first", theirs["gaussians"])):
+        value = theirs.get(name)
+        if type(value) is not int or not 1 <= value <= most:
+            raise SceneError(f"{path}: a checkpoint with {name!r} from 1 to {most} is required, found {value!s:.40}")
+        counts.append(value)
+    done, first = counts
+    return done, first
 
 
 def _own_rows(path: Path, shards: npt.NDArray[Any], rows: int, trainer: Trainer) -> slice:

@@ -14,6 +14,8 @@ from .learning_rates import RATES
 Parameters = dict[str, Tensor]
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
+_THINNEST = 1e-12
+"""A standard deviation of 0 has no logarithm."""
 
 
 class GaussianTable:
@@ -95,6 +97,25 @@ def first_parameters(points: Tensor, colors: Tensor, sizes: Tensor, sh_degree: i
         "constant": ((colors - 0.5) / SH_C0)[:, None],
         "bands": points.new_zeros(len(points), (sh_degree + 1) ** 2 - 1, 3),
     }
+
+
+def scene_parameters(scene: Gaussians, means: Tensor, sh_degree: int) -> Parameters:
+    """Those of a scene's Gaussians, at `means` [N, 3]; coefficients that it lacks are 0, higher ones are left out."""
+    sh = torch.nn.functional.pad(scene.sh, (0, 0, 0, (sh_degree + 1) ** 2))[:, : (sh_degree + 1) ** 2]
+    return {
+        "means": means.clone(),
+        "quats": torch.nn.functional.normalize(scene.quats, dim=1),
+        "scales": scene.scales.clamp_min(_THINNEST).log(),
+        "opacities": scene.opacities.clamp(1e-6, 1 - 1e-6).logit(),
+        "constant": sh[:, :1].clone(),
+        "bands": sh[:, 1:].clone(),
+    }
+
+
+def used_degree(bands: Tensor) -> int:
+    """The highest degree of spherical harmonics with a coefficient other than 0, of `bands` [N, K - 1, 3]."""
+    used = (bands != 0).any(dim=2).any(dim=0).nonzero()
+    return math.isqrt(int(used.max()) + 1) if len(used) else 0
 
 
 def neighbour_distances(points: Tensor, cell: int = 1024) -> Tensor:

@@ -16,12 +16,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..scene.gaussians import Gaussians
+from ..scene.gaussians import Gaussians, SceneError
 from .camera_corrections import CameraCorrections
 from .color_maps import ColorMaps
 from .learning_rates import means_rate
 from .losses import training_loss
-from .parameters import GaussianTable, first_parameters, neighbour_distances
+from .parameters import GaussianTable, first_parameters, neighbour_distances, scene_parameters, used_degree
 from .picture_parameters import PictureParameters
 from .picture_quality import Quality, judge
 from .shards import ALONE, Shards
@@ -65,12 +65,18 @@ class FitOptions:
 class Trainer:
     """Gaussians that are being fitted; of several processes, this one's."""
 
-    def __init__(self, views: Views, options: FitOptions, shards: Shards = ALONE) -> None:
+    def __init__(
+        self, views: Views, options: FitOptions, shards: Shards = ALONE, begin: Gaussians | None = None
+    ) -> None:
+        """With `begin`, the first Gaussians are those of a scene, and not spheres at the points."""
         self.views, self.options, self.shards = views, options, shards
         self.extent = _extent(views)
-        self.table = GaussianTable(_start(views, options, self.extent, shards), shards.count)
-        self.first = self.total = min(len(views.points), options.gaussians)
+        start = _start(views, options, self.extent, shards) if begin is None else _begun(begin, views, options, shards)
+        self.table = GaussianTable(start, shards.count)
+        self.first = self.total = min(len(views.points), options.gaussians) if begin is None else len(begin)
         """The Gaussians of all processes, at the start and now."""
+        self.least_degree = 0 if begin is None else used_degree(begin.sh[:, 1 : (options.sh_degree + 1) ** 2])
+        """What was fitted of spherical harmonics stays in use."""
         self.strategy = STRATEGIES[options.strategy](self.table)
         self.absgrad = self.strategy.absgrad and not any(views.lenses)
         """Whether the strategy gets absolute gradients, which pictures that are drawn through lenses do not have."""
@@ -118,7 +124,7 @@ class Trainer:
         own = self.shards.own_of(views)
         self._set_rate(steps[-1])
         scene = self.table.activated()
-        image, meta = self._rendered(scene, own, self.options.degree_at(steps[-1]))
+        image, meta = self._rendered(scene, own, max(self.options.degree_at(steps[-1]), self.least_degree))
         means2d: Any = meta["means2d"]
         means2d.retain_grad()
         loss = image.sum() if own is None else self._loss(image, own)
@@ -210,3 +216,15 @@ def _start(views: Views, options: FitOptions, extent: float, shards: Shards) -> 
     # would cover.
     sizes = neighbour_distances(points).clamp(1e-3 * even, 4 * even)
     return first_parameters(shards.own(points), shards.own(colors), shards.own(sizes), options.sh_degree)
+
+
+@torch.no_grad()
+def _begun(scene: Gaussians, views: Views, options: FitOptions, shards: Shards) -> dict[str, Tensor]:
+    """The Gaussians of a scene where the pictures have it; of these, this process's."""
+    if not 1 <= len(scene) <= options.gaussians:
+        raise SceneError(
+            f"a scene of 1 to --gaussians {options.gaussians} Gaussians is required to begin with, found {len(scene)}"
+        )
+    means = (scene.coordinates - torch.tensor(views.offset, dtype=torch.float64)).float()
+    whole = scene_parameters(scene, means, options.sh_degree)
+    return {name: shards.own(rows).to(views.device) for name, rows in whole.items()}

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import torch
 
 from .gaussians import SH_C0, Gaussians
+from .rotations import quaternion
 
 Array = npt.NDArray[np.float64]
 
@@ -107,7 +108,7 @@ def _surface(
     sh += shine[..., None] * (weights * _harmonics(mirrored))[..., None]
     return Gaussians(
         means=_tensor(means),
-        quats=_tensor(_quaternions(axes)),
+        quats=quaternion(torch.from_numpy(axes)).float(),
         scales=_tensor(scales),
         opacities=_tensor(np.full(len(means), 0.97) if opacities is None else opacities),
         sh=_tensor(sh),
@@ -137,27 +138,6 @@ def _harmonics(directions: Array) -> Array:
         ],
         axis=1,
     )
-
-
-def _quaternions(axes: Array) -> Array:
-    """Quaternions w, x, y, z [N, 4] of rotations [N, 3, 3], unnormalised (Shepperd, 1978)."""
-    a = axes
-    xx, yy, zz = a[:, 0, 0], a[:, 1, 1], a[:, 2, 2]
-    wx, wy, wz = a[:, 2, 1] - a[:, 1, 2], a[:, 0, 2] - a[:, 2, 0], a[:, 1, 0] - a[:, 0, 1]
-    xy, xz, yz = a[:, 1, 0] + a[:, 0, 1], a[:, 0, 2] + a[:, 2, 0], a[:, 2, 1] + a[:, 1, 2]
-    # The rows of 4 q q^T are all multiples of q; the one with the largest diagonal entry is the most accurate.
-    outer = np.stack(
-        [
-            np.stack([1 + xx + yy + zz, wx, wy, wz], axis=1),
-            np.stack([wx, 1 + xx - yy - zz, xy, xz], axis=1),
-            np.stack([wy, xy, 1 - xx + yy - zz, yz], axis=1),
-            np.stack([wz, xz, yz, 1 - xx - yy + zz], axis=1),
-        ],
-        axis=1,
-    )
-    best = np.diagonal(outer, axis1=1, axis2=2).argmax(axis=1)
-    rows: Array = outer[np.arange(len(outer)), best]
-    return rows
 
 
 def _unit(vectors: Array) -> Array:

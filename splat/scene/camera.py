@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -16,6 +16,8 @@ from torch import Tensor
 from .coordinates import NO_OFFSET, Offset
 from .gaussians import Gaussians, SceneError
 from .near_plane import far_plane, near_plane
+
+_Number = TypeVar("_Number", float, Tensor)
 
 # The up direction, and the side from which azimuth 0 looks: the front in the conventions of glTF (y) and of Blender
 # (z), and the same upside down.
@@ -126,8 +128,8 @@ def upright_rotation(up: str) -> Tensor:
     return _axes_of("-y").T @ _axes_of(up)
 
 
-def rotation_rows(quaternion: Sequence[float]) -> list[list[float]]:
-    """The rows of the rotation matrix of a quaternion w, x, y, z of length 1."""
+def rotation_rows(quaternion: Sequence[_Number]) -> list[list[_Number]]:
+    """The rows of the rotation matrix of a quaternion w, x, y, z of length 1, or of many."""
     w, x, y, z = quaternion
     return [
         [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],

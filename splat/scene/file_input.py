@@ -17,6 +17,7 @@ from typing import BinaryIO, Final
 import torch
 
 from .gaussians import Gaussians, SceneError
+from .names import quoted
 
 MOST_TIMES: Final = 100
 """A compressed scene may unpack to this many times the size of its file,"""
@@ -109,6 +110,22 @@ def named_errors(path: Path) -> Iterator[None]:
         yield
     except SceneError as error:
         raise SceneError(f"{path}: {error}") from error.__cause__
+
+
+def path_inside(folder: Path, name: object, what: str) -> Path:
+    """A file that another one names, as it is called once links are followed; SceneError if that is not in the folder.
+
+    `what` says in messages whose name is required.
+    """
+    try:
+        # A drive of Windows may be another machine, which would be asked.
+        path = (folder / ("" if Path(str(name)).drive else str(name))).resolve()
+        inside = isinstance(name, str) and path.is_relative_to(folder.resolve())
+    except (OSError, ValueError, RuntimeError):  # a name that no file can have, or links in a circle
+        inside = False
+    if not inside:
+        raise SceneError(f"the name of {what} inside {folder} is required, found {quoted(str(name)[:80])!r}")
+    return path
 
 
 def bytes_left(file: BinaryIO) -> int:

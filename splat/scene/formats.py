@@ -10,6 +10,8 @@ from .compressed_ply_writer import compressed_losses, write_compressed
 from .file_input import opened_file, usable
 from .file_output import check_writable
 from .gaussians import Gaussians, SceneError
+from .gltf_file import describe_gltf, read_gltf
+from .gltf_writer import gltf_losses, write_glb, write_gltf
 from .ksplat_file import ksplat_header, read_ksplat
 from .ply import ply_kind, read_ply
 from .ply_writer import write_ply
@@ -69,6 +71,8 @@ FORMATS: Final = {
     ".ksplat": SceneFormat(_describe_ksplat, read_ksplat),
     ".sog": SceneFormat(lambda path: f".sog version {sog_version(path)}", read_sog),
     ".spz": SceneFormat(_describe_spz, read_spz),
+    ".glb": SceneFormat(describe_gltf, read_gltf),
+    ".gltf": SceneFormat(describe_gltf, read_gltf, alone=False),
     f"/{LOD_META}": SceneFormat(_describe_streamed, read_streamed, alone=False),
     f"/{META}": SceneFormat(lambda path: f".sog version {sog_version(path)}, unpacked", read_sog, alone=False),
 }
@@ -78,6 +82,8 @@ WRITERS: Final = {
     ".splat": SceneWriter(write_splat, 0, splat_losses),
     ".sog": SceneWriter(write_sog, 3, sog_losses),
     ".spz": SceneWriter(write_spz, 4, spz_losses),
+    ".glb": SceneWriter(write_glb, 3, gltf_losses),
+    ".gltf": SceneWriter(write_gltf, 3, gltf_losses),
 }
 ENDINGS: Final = ", ".join(FORMATS)
 WRITTEN_ENDINGS: Final = ", ".join(WRITERS)

@@ -11,12 +11,17 @@ import re
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from .file_input import bytes_left, scene_file
 from .gaussians import SceneError
+from .names import quoted
 
 # UTF-8 of characters beyond U+FFFF and U+00FF, and what JSON writes for them.
 _FOUR_BYTES: Final = re.compile(rb"[\xf0-\xff]|\\u[dD][89abAB]")
 _TWO_BYTES: Final = re.compile(rb"[\xc4-\xff]|\\u")
+_LARGEST: Final = float(np.finfo(np.float32).max)
 
 
 class JsonLimits(NamedTuple):
@@ -66,8 +71,32 @@ def parse_json(content: bytes, what: str, limits: JsonLimits, **hooks: Any) -> A
         raise SceneError(f"{what} is required, found something else: {str(error)[:120]}") from error
 
 
+def whole_number(part: dict[str, Any], name: str, least: int, most: int, default: int | None = None) -> int:
+    """A number of an object that was read; SceneError if it is missing or another value."""
+    value = part.get(name, default)
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise SceneError(f"{name!r} must be a whole number from {least} to {most}, found {quoted(str(value)[:50])}")
+    return value
+
+
+def finite_numbers(
+    part: dict[str, Any], name: str, least: int, most: int, default: list[float] | None = None
+) -> npt.NDArray[np.float64]:
+    """A list of `least` to `most` numbers within those of float32, of an object that was read; SceneError as above."""
+    values = part.get(name, default)
+    if not isinstance(values, list) or not least <= len(values) <= most:
+        raise SceneError(f"{name!r} must be a list of {least} to {most} numbers, found something else")
+    if not all(
+        isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= _LARGEST for value in values
+    ):
+        raise SceneError(f"{name!r} must hold finite numbers alone, found something else")
+    return np.array(values, np.float64)
+
+
 def _width(content: bytes) -> int:
     """How many bytes Python takes at most for each character of a text that was read."""
     if json.detect_encoding(content) != "utf-8":
         return 4
+    if content.isascii() and b"\\u" not in content:  # a hundred times faster, for files with data in them
+        return 1
     return 4 if _FOUR_BYTES.search(content) else 2 if _TWO_BYTES.search(content) else 1

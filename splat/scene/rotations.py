@@ -43,20 +43,23 @@ def rotation_about_axes(degrees: Sequence[float]) -> Tensor:
 
 
 def quaternion(rotation: Tensor) -> Tensor:
-    """The quaternion w, x, y, z of a rotation matrix [3, 3]."""
+    """The quaternions w, x, y, z [..., 4] of rotation matrices [..., 3, 3]."""
     # Each row is the quaternion times four times one of its components (Shepperd 1978); the longest is the most exact.
     r = rotation
-    xy, xz, yz = r[0, 1] + r[1, 0], r[0, 2] + r[2, 0], r[1, 2] + r[2, 1]
-    wx, wy, wz = r[2, 1] - r[1, 2], r[0, 2] - r[2, 0], r[1, 0] - r[0, 1]
+    xx, yy, zz = (r[..., axis, axis] for axis in range(3))
+    xy, xz, yz = r[..., 0, 1] + r[..., 1, 0], r[..., 0, 2] + r[..., 2, 0], r[..., 1, 2] + r[..., 2, 1]
+    wx, wy, wz = r[..., 2, 1] - r[..., 1, 2], r[..., 0, 2] - r[..., 2, 0], r[..., 1, 0] - r[..., 0, 1]
     rows = torch.stack(
         [
-            torch.stack([1 + r[0, 0] + r[1, 1] + r[2, 2], wx, wy, wz]),
-            torch.stack([wx, 1 + r[0, 0] - r[1, 1] - r[2, 2], xy, xz]),
-            torch.stack([wy, xy, 1 - r[0, 0] + r[1, 1] - r[2, 2], yz]),
-            torch.stack([wz, xz, yz, 1 - r[0, 0] - r[1, 1] + r[2, 2]]),
-        ]
+            torch.stack([1 + xx + yy + zz, wx, wy, wz], dim=-1),
+            torch.stack([wx, 1 + xx - yy - zz, xy, xz], dim=-1),
+            torch.stack([wy, xy, 1 - xx + yy - zz, yz], dim=-1),
+            torch.stack([wz, xz, yz, 1 - xx - yy + zz], dim=-1),
+        ],
+        dim=-2,
     )
-    return torch.nn.functional.normalize(rows[rows.norm(dim=1).argmax()], dim=0)
+    longest = rows.norm(dim=-1).argmax(dim=-1)[..., None, None].expand(*rows.shape[:-2], 1, 4)
+    return torch.nn.functional.normalize(rows.gather(-2, longest).squeeze(-2), dim=-1)
 
 
 def harmonic_rotations(rotation: Tensor, degree: int) -> list[Tensor]:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .gaussians import SceneError
-from .json_input import JsonLimits, parse_json
+from .json_input import JsonLimits, finite_numbers, parse_json, whole_number
 from .names import quoted
 
 SOG_VERSION: Final = 2
@@ -23,7 +23,6 @@ MOST_PALETTE: Final = 2**16
 
 _LIMITS: Final = JsonLimits(bytes=MAX_META, nests=100, values=10_000)
 _IMAGES: Final = {"means": ("means_l", "means_u"), "scales": ("scales",), "quats": ("quats",), "sh0": ("sh0",)}
-_LARGEST: Final = float(np.finfo(np.float32).max)
 _HARMONICS: Final = ("shN_centroids", "shN_labels")
 
 Floats = npt.NDArray[np.float32]
@@ -69,16 +68,16 @@ def parse_meta(content: bytes) -> SogMeta:
     degree, palette, coefficients = 0, 0, np.zeros(0, np.float32)
     if meta.get("shN") is not None:
         harmonics = _part(meta, "shN")
-        degree = _whole(harmonics, "bands", 1, MAX_DEGREE)
-        palette = _whole(harmonics, "count", 1, MOST_PALETTE)
-        coefficients = _numbers(harmonics, "codebook", 1, 256).astype(np.float32)
+        degree = whole_number(harmonics, "bands", 1, MAX_DEGREE)
+        palette = whole_number(harmonics, "count", 1, MOST_PALETTE)
+        coefficients = finite_numbers(harmonics, "codebook", 1, 256).astype(np.float32)
         files.update(zip(_HARMONICS, _files(meta, "shN", 2), strict=True))
     return SogMeta(
-        _whole(meta, "count", 0, 2**32),
-        _numbers(_part(meta, "means"), "mins", 3, 3),
-        _numbers(_part(meta, "means"), "maxs", 3, 3),
-        _numbers(_part(meta, "scales"), "codebook", 1, 256).astype(np.float32),
-        _numbers(_part(meta, "sh0"), "codebook", 1, 256).astype(np.float32),
+        whole_number(meta, "count", 0, 2**32),
+        finite_numbers(_part(meta, "means"), "mins", 3, 3),
+        finite_numbers(_part(meta, "means"), "maxs", 3, 3),
+        finite_numbers(_part(meta, "scales"), "codebook", 1, 256).astype(np.float32),
+        finite_numbers(_part(meta, "sh0"), "codebook", 1, 256).astype(np.float32),
         degree,
         palette,
         coefficients,
@@ -99,21 +98,3 @@ def _files(meta: dict[str, Any], name: str, number: int) -> list[str]:
     if not isinstance(files, list) or len(files) != number or not all(isinstance(file, str) for file in files):
         raise SceneError(f"'files' of {name!r} must be a list of {number} names, found something else")
     return files
-
-
-def _whole(part: dict[str, Any], name: str, least: int, most: int) -> int:
-    value = part.get(name)
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise SceneError(f"{name!r} must be a whole number from {least} to {most}, found {quoted(str(value)[:50])}")
-    return value
-
-
-def _numbers(part: dict[str, Any], name: str, least: int, most: int) -> npt.NDArray[np.float64]:
-    values = part.get(name)
-    if not isinstance(values, list) or not least <= len(values) <= most:
-        raise SceneError(f"{name!r} must be a list of {least} to {most} numbers, found something else")
-    if not all(
-        isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= _LARGEST for value in values
-    ):
-        raise SceneError(f"{name!r} must hold finite numbers alone, found something else")
-    return np.array(values, np.float64)

@@ -22,10 +22,11 @@ from typing import Any, BinaryIO, Final, NamedTuple
 
 import numpy as np
 
+from .axes import OPENGL_AXES, Axes
 from .file_input import bytes_left, check_unpacked_size, scene_file, usable
 from .file_output import check_writable, replacing
 from .gaussians import Gaussians, SceneError
-from .spz_values import MOST_FRACTIONAL_BITS, OPENGL_AXES, Axes, Bytes, decode_spz, encode_spz, widths
+from .spz_values import MOST_FRACTIONAL_BITS, Bytes, decode_spz, encode_spz, widths
 
 SPZ_VERSIONS: Final = (1, 2, 3, 4)
 WRITTEN_VERSION: Final = 3
@@ -79,20 +80,30 @@ def read_spz(path: str | Path) -> Gaussians:
     """
     path = Path(path)
     with scene_file(path) as file:
-        header, stream = _open(file)
-        check_unpacked_size(sum(header.attributes.values()), bytes_left(file) + file.tell())
-        values, extensions = _inflate_attributes(header, stream) if stream else _read_frames(header, file)
-        axes, unused = _read_extensions(extensions) if header.flags & _EXTENSIONS else (OPENGL_AXES, len(extensions))
-        scene = decode_spz(values, header.version, header.fractional_bits, axes)
+        return usable(spz_gaussians(file, path), path)
+
+
+def spz_gaussians(file: BinaryIO, path: Path) -> Gaussians:
+    """The Gaussians of an opened file, also those that cannot be drawn; `path` is for warnings."""
+    header, stream = _open(file)
+    check_unpacked_size(sum(header.attributes.values()), bytes_left(file) + file.tell())
+    values, extensions = _inflate_attributes(header, stream) if stream else _read_frames(header, file)
+    axes, unused = _read_extensions(extensions) if header.flags & _EXTENSIONS else (OPENGL_AXES, len(extensions))
     if unused:
         warnings.warn(f"{path}: {unused} bytes of extensions are not used", stacklevel=2)
-    return usable(replace(scene, antialiased=bool(header.flags & _ANTIALIASED)), path)
+    scene = decode_spz(values, header.version, header.fractional_bits, axes)
+    return replace(scene, antialiased=bool(header.flags & _ANTIALIASED))
 
 
 def spz_header(path: Path) -> SpzHeader:
     """The header of a file; SceneError if it is not one."""
     with scene_file(path) as file:
-        return _open(file)[0]
+        return opened_header(file)
+
+
+def opened_header(file: BinaryIO) -> SpzHeader:
+    """The same of an opened file."""
+    return _open(file)[0]
 
 
 def write_spz(path: str | Path, scene: Gaussians, version: int = WRITTEN_VERSION) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from .axes import OPENGL_AXES, Axes, harmonic_signs, quaternion_signs
 from .coordinates import NO_OFFSET, rounded_centres
 from .gaussians import Gaussians, SceneError
 
@@ -24,8 +25,6 @@ MOST_FRACTIONAL_BITS: Final = 24
 """The most that the reference reads."""
 FIRST_SMALLEST_THREE: Final = 3
 """The first version that stores rotations without their largest component."""
-OPENGL_AXES: Final = (1, -1, -1)
-"""The signs of the axes of an .spz file that says nothing about them, for axes of 3DGS."""
 
 _LARGEST_CENTRE: Final = 2**23 - 1
 _STEPS: Final = 2**12
@@ -43,7 +42,6 @@ compresses better."""
 
 Bytes = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.float32]
-Axes = tuple[int, int, int]
 
 
 def widths(version: int, degree: int) -> dict[str, int]:
@@ -69,10 +67,10 @@ def decode_spz(values: Mapping[str, Bytes], version: int, fractional_bits: int, 
     sh[:, 1:] = (values["sh"].astype(np.float32).reshape(n, sh.shape[1] - 1, 3) - 128) / 128
     arrays = (
         means * np.array(axes, np.float32),
-        quats * _quaternion_signs(axes),
+        quats * quaternion_signs(axes),
         np.exp(values["scales"].astype(np.float32) * LOG_SCALE_STEP + _LOG_SCALES[0]),
         values["alphas"][:, 0] / np.float32(255),
-        sh * _harmonic_signs(sh.shape[1], axes),
+        sh * harmonic_signs(sh.shape[1], axes),
     )
     return Gaussians(*(torch.from_numpy(np.ascontiguousarray(array)) for array in arrays))
 
@@ -87,10 +85,10 @@ def encode_spz(scene: Gaussians, version: int) -> tuple[dict[str, Bytes], int]:
     n = len(coordinates)
     bits = fractional_bits(coordinates)
     fixed = np.rint(coordinates * 2.0**bits * OPENGL_AXES).astype("<i4")
-    quats = _array(torch.nn.functional.normalize(torch.from_numpy(quats), dim=1)) * _quaternion_signs(OPENGL_AXES)
+    quats = _array(torch.nn.functional.normalize(torch.from_numpy(quats), dim=1)) * quaternion_signs(OPENGL_AXES)
     with np.errstate(divide="ignore"):  # the logarithm of 0 is clamped
         logs = np.log(scales)
-    rest = sh[:, 1:] * _harmonic_signs(sh.shape[1], OPENGL_AXES)[1:]
+    rest = sh[:, 1:] * harmonic_signs(sh.shape[1], OPENGL_AXES)[1:]
     pack = _to_smallest_three if version >= FIRST_SMALLEST_THREE else _to_first_three
     return {
         "positions": fixed.view(np.uint8).reshape(n, 3, 4)[:, :, :3].reshape(n, 9),
@@ -235,24 +233,3 @@ def _harmonic_bytes(rest: Floats) -> Bytes:
     steps = np.array([_SH_STEPS[k >= 3] for k in range(count)], np.float32).reshape(1, -1, 1)
     rounded = np.rint(rest.clip(-1, 1) * 128 / steps) * steps + 128
     return _to_bytes(rounded).reshape(n, 3 * count)
-
-
-def _quaternion_signs(axes: Axes) -> Floats:
-    """How w, x, y, z change when axes change their signs."""
-    x, y, z = axes
-    return np.array([1, y * z, x * z, x * y], np.float32)
-
-
-def _harmonic_signs(count: int, axes: Axes) -> Floats:
-    """How spherical harmonics [count, 1] change when axes change their signs.
-
-    Each is a polynomial of degree l that is odd in y if m < 0 and odd in z if l - |m| is odd, which leaves x.
-    """
-    x, y, z = axes
-    signs = []
-    for k in range(count):
-        degree = math.isqrt(k)
-        m = k - degree * (degree + 1)
-        odd_y, odd_z = m < 0, (degree - abs(m)) % 2
-        signs.append(y**odd_y * z**odd_z * x ** ((degree - odd_y - odd_z) % 2))
-    return np.array(signs, np.float32)[:, None]

@@ -15,7 +15,7 @@ from typing import Any, Final
 import torch
 
 from .edits import merge_scenes
-from .file_input import check_unpacked_size, named_errors, usable
+from .file_input import check_unpacked_size, named_errors, path_inside, usable
 from .gaussians import Gaussians, SceneError
 from .json_input import JsonLimits, read_json
 from .names import quoted
@@ -83,14 +83,9 @@ def _names(meta: dict[str, Any]) -> list[Any]:
 
 
 def _chunk(folder: Path, name: object) -> Path:
-    """The meta.json of a chunk, as it is called once links are followed, which must not lead out of the folder."""
-    try:
-        # A drive of Windows may be another machine, which would be asked.
-        path = (folder / ("" if Path(str(name)).drive else str(name))).resolve()
-        inside = isinstance(name, str) and path.is_relative_to(folder.resolve())
-    except (OSError, ValueError, RuntimeError):  # a name that no file can have, or links in a circle
-        inside = False
-    if not inside or path.name != META:
+    """The meta.json of a chunk."""
+    path = path_inside(folder, name, f"a {META}")
+    if path.name != META:
         raise SceneError(f"the name of a {META} inside {folder} is required, found {quoted(str(name)[:80])!r}")
     return path
 

@@ -228,7 +228,7 @@ def test_a_lack_of_memory_names_what_was_read(
 def test_an_interrupted_fit_names_its_files(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = (*FIT[:2], tmp_path / f"{HOSTILE}.ply", *FIT[3:], hostile_picture(tmp_path / "a"))
+    words = (*FIT[:2], tmp_path / f"{HOSTILE}.ply", *FIT[3:], hostile_picture(tmp_path / "a"), "--steps", "2")
     monkeypatch.setattr(fit_command, "catch_interrupt", lambda **_: nullcontext(lambda: True))
     status, _, err = run(capsys, *words)
     assert status == 130

@@ -158,7 +158,7 @@ def test_what_is_asked_of_a_file_takes_no_more_memory_than_it_has(tmp_path: Path
         (b"\n\n  <!DOCTYPE html>\n<html>", "a web page.*download the raw file"),
     ],
 )
-@pytest.mark.parametrize("name", ["a.ply", "a.splat", "a.ksplat", "a.spz", "a.sog"])
+@pytest.mark.parametrize("name", ["a.ply", "a.splat", "a.ksplat", "a.spz", "a.sog", "a.glb", "a.gltf"])
 def test_what_clones_and_downloads_leave_in_a_files_place(
     tmp_path: Path, name: str, content: bytes, found: str
 ) -> None:

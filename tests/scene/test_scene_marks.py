@@ -58,8 +58,8 @@ def test_comments_of_a_ply_file(tmp_path: Path, comments: list[str], antialiased
     assert found.up is None
 
 
-@pytest.mark.parametrize("source", [".ply", ".compressed.ply", ".sog", ".spz"])
-@pytest.mark.parametrize("suffix", [".ply", ".compressed.ply", ".sog", ".spz"])
+@pytest.mark.parametrize("source", [".ply", ".compressed.ply", ".sog", ".spz", ".glb"])
+@pytest.mark.parametrize("suffix", [".ply", ".compressed.ply", ".sog", ".spz", ".glb"])
 def test_every_conversion_keeps_that_a_scene_is_antialiased(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], source: str, suffix: str
 ) -> None:
