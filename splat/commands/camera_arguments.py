@@ -115,7 +115,7 @@ def find_views(
     Raises as `find_view`.
     """
     placed = args.camera is not None or any(getattr(args, name) is not None for name in _PLACE)
-    taken = _taken_beside(path, scene) if path and (with_taken or not placed) else []
+    taken = taken_beside(path, scene) if path and (with_taken or not placed) else []
     return _first_view(args, scene, [picture.camera for picture in taken]), taken
 
 
@@ -147,7 +147,7 @@ def _least_hidden(args: argparse.Namespace, scene: Gaussians, size: tuple[int, i
 def find_up(args: argparse.Namespace, scene: Gaussians, path: Path | None) -> tuple[float, float, float]:
     """The direction that is up in a scene: as --up says, the pictures it was fitted to, its file, or most files."""
     if args.up is None:
-        taken = _taken_beside(path, scene) if path else []
+        taken = taken_beside(path, scene) if path else []
         found = up_of([picture.camera for picture in taken]) if taken else None
         if found is not None:
             return found
@@ -160,7 +160,7 @@ def _shown_size(camera: Camera) -> tuple[int, int]:
     return max(round(camera.width * scale), 1), max(round(camera.height * scale), 1)
 
 
-def _taken_beside(path: Path, scene: Gaussians) -> list[TakenPicture]:
+def taken_beside(path: Path, scene: Gaussians) -> list[TakenPicture]:
     """The pictures that a scene was fitted to; none if there are none, or, with a warning, if they are not its own."""
     found = find_cameras(path)
     try:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import math
+from pathlib import Path
 from typing import Final
 
-from ..scene.camera import UP_AXES, upright_rotation
-from ..scene.edits import Corner, crop_scene, limit_degree, merge_scenes, prune_scene, scale_scene, shift_scene
+from ..scene.camera import UP_AXES, Camera, upright_rotation
+from ..scene.camera_list import MOST_CAMERAS, cameras_path
+from ..scene.edits import Corner, crop_scene, limit_degree, merge_scenes, scale_scene, shift_scene
 from ..scene.file_input import usable
 from ..scene.formats import (
     ENDINGS,
@@ -17,7 +19,9 @@ from ..scene.formats import (
     written_suffix,
 )
 from ..scene.gaussians import Gaussians, SceneError
+from ..scene.pruning import Pruning, prune_scene
 from ..scene.rotations import rotate_scene, rotation_about_axes
+from .camera_arguments import between, taken_beside
 from .command_files import add_antialiased_argument, file_argument, load_scene, save_scene, scene_argument
 from .memory import enough_memory
 from .printing import print_error, print_result
@@ -52,7 +56,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="X0,Y0,Z0,X1,Y1,Z1",
         help="keep the Gaussians whose centres lie in this box of the scene as it is read",
     )
-    parser.add_argument("--prune", type=_opacity, metavar="OPACITY", help="leave out Gaussians of a lower opacity")
+    parser.add_argument(
+        "--prune", type=_opacity, default=0.0, metavar="OPACITY", help="leave out Gaussians of a lower opacity"
+    )
+    parser.add_argument(
+        "--prune-unseen",
+        type=between(1, MOST_CAMERAS),
+        default=0,
+        metavar="CAMERAS",
+        help="leave out Gaussians whose centres are in the pictures of fewer of the cameras beside the scene",
+    )
+    parser.add_argument(
+        "--prune-large",
+        type=between(1e-6, 1e6),
+        default=math.inf,
+        metavar="SHARE",
+        help="leave out Gaussians whose largest standard deviation is more than this share of the distance to the "
+        "nearest of these cameras",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="say what would be left, and write nothing")
     parser.add_argument(
         "--up",
         choices=UP_AXES,
@@ -81,30 +103,34 @@ def run(args: argparse.Namespace) -> int:
         with enough_memory(lambda: f"converting {names}", "choose a scene of fewer Gaussians"):
             with printed_warnings():
                 whole = merge_scenes([load_scene(path, args.antialiased) for path in args.sources])
-                scene = usable(_edited(whole, args), args.output)
+                edited, left_out = _edited(whole, args)
+                scene = usable(edited, args.output)
             if not len(whole):
                 raise SceneError(f"{names}: a scene with Gaussians is required, found none in it")
             if not len(scene):
                 raise SceneError(
                     f"{names}: at least one Gaussian must be left to write, found none of {len(whole)}; choose a "
-                    "larger --crop or a lower --prune"
+                    "larger --crop, or prune less"
                 )
-            save_scene(args.output, scene)
-            size = args.output.stat().st_size
+            if not args.dry_run:
+                save_scene(args.output, scene)
     except (SceneError, OSError) as error:
         print_error(error)
         return 1
     degree = min(scene.degree, WRITERS[written_suffix(args.output)].max_degree)
-    print_result(f"{len(scene)} of {len(whole)} Gaussians, SH degree {degree}, {size} bytes: {args.output}")
+    words = f" (left out: {', '.join(f'{count} {reason}' for reason, count in left_out.items())})" if left_out else ""
+    written = "not written: --dry-run" if args.dry_run else f"{args.output.stat().st_size} bytes"
+    print_result(f"{len(scene)} of {len(whole)} Gaussians{words}, SH degree {degree}, {written}: {args.output}")
     return 0
 
 
-def _edited(scene: Gaussians, args: argparse.Namespace) -> Gaussians:
-    """What the options make of a scene, in the order of _ORDER."""
+def _edited(scene: Gaussians, args: argparse.Namespace) -> tuple[Gaussians, dict[str, int]]:
+    """What the options make of a scene, in the order of _ORDER, and how many Gaussians each reason leaves out."""
+    pruning = Pruning(args.prune, args.prune_unseen, args.prune_large)
+    cameras = _cameras(args.sources, scene) if pruning.needs_cameras else []
     if args.crop:
         scene = crop_scene(scene, *args.crop)
-    if args.prune is not None:
-        scene = prune_scene(scene, args.prune)
+    scene, left_out = prune_scene(scene, pruning, cameras)
     if args.up:
         scene = rotate_scene(scene, upright_rotation(args.up))
     if args.rotate:
@@ -113,7 +139,21 @@ def _edited(scene: Gaussians, args: argparse.Namespace) -> Gaussians:
         scene = scale_scene(scene, args.scale)
     if args.translate:
         scene = shift_scene(scene, args.translate)
-    return scene if args.sh_degree is None else limit_degree(scene, args.sh_degree)
+    return scene if args.sh_degree is None else limit_degree(scene, args.sh_degree), left_out
+
+
+def _cameras(sources: list[Path], scene: Gaussians) -> list[Camera]:
+    """Those beside all of the scenes; SceneError if there are none beside one."""
+    found = []
+    for path in sources:
+        taken = taken_beside(path, scene)
+        if not taken:
+            raise SceneError(
+                f"{path}: the cameras that it was fitted to are required, to know what they see, found none beside it; "
+                f"put their list there, as {cameras_path(path).name}"
+            )
+        found += [picture.camera for picture in taken]
+    return found
 
 
 def _numbers(text: str) -> list[float]:

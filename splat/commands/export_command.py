@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 
-from ..page.scene_page import PageView, check_scene_page, in_page_units, write_scene_page
+from ..page.parts import check_page
+from ..page.scene_page import PageView, in_page_units, write_scene_page
 from ..scene.coordinates import NO_OFFSET
 from ..scene.edits import limit_degree
 from ..scene.formats import ENDINGS, losses_of
@@ -29,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o",
         "--output",
-        type=file_argument(check_scene_page),
+        type=file_argument(check_page),
         required=True,
         metavar="OUT.html",
         help="the page to write: one file, which loads nothing",

@@ -8,11 +8,11 @@ from typing import Final, NamedTuple
 
 from ..fit.checkpoints import check_checkpoint
 from ..fit.color_maps import APPEARANCES
-from ..fit.comparison_page import check_page
 from ..fit.drawn_lenses import LENSES
 from ..fit.held_out import EVERY, HoldOut
 from ..fit.strategies import STRATEGIES
 from ..ops.checks import MAX_COUNT
+from ..page.parts import check_page
 from ..scene.formats import ENDINGS, WRITTEN_ENDINGS, check_scene_output
 from ..scene.image import check_picture
 from .background_argument import add_background_argument

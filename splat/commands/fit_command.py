@@ -13,7 +13,6 @@ from typing import NamedTuple
 import torch
 
 from ..fit.checkpoints import digest_of, resume, write_checkpoint
-from ..fit.comparison_page import write_comparison
 from ..fit.picture_quality import Quality
 from ..fit.quality_file import write_quality
 from ..fit.shards import Shards
@@ -27,7 +26,16 @@ from .command_files import load_scene, save_scene
 from .device import DeviceError, find_device
 from .fit_arguments import add_fit_arguments
 from .fit_job import FitJob, fit_job
-from .fit_outputs import Outputs, find_outputs, judged_by, locked_outputs, pictures_size, say_quality, write_picture
+from .fit_outputs import (
+    Outputs,
+    find_outputs,
+    judged_by,
+    locked_outputs,
+    pictures_size,
+    say_quality,
+    write_page,
+    write_picture,
+)
 from .fit_page import FitPage, check_view, fit_page
 from .fit_progress import fit_progress, measured_at
 from .fit_work import FitWork, prepare_fit, read_pictures
@@ -137,9 +145,7 @@ def _finish(finished: _Finished) -> int:
         judged = work.judge(scene, quality)
         facts = _facts(job, work, before, time.perf_counter() - start)
         if outputs.page:
-            title = f"{outputs.scene.name}: photographs and renders"
-            line = f"{facts}; {judged.kind}."
-            write_comparison(outputs.page, title, line, scene, judged.views, judged.quality)
+            write_page(outputs.page, f"{outputs.scene.name}: photographs and renders", facts, scene, judged)
         if outputs.quality:
             write_quality(
                 outputs.quality, judged.quality, judged.views.names, judged.held_out, judged.adapted,

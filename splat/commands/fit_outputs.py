@@ -9,11 +9,12 @@ import torch
 
 from ..fit.adapted_quality import Adapted
 from ..fit.checkpoints import check_checkpoint, is_complete
-from ..fit.comparison_page import check_page
 from ..fit.perceptual import Perceptual
 from ..fit.picture_quality import Quality
 from ..fit.quality_file import check_quality
 from ..fit.views import Views, render
+from ..page.comparison_page import Measured, Pair, write_comparison
+from ..page.parts import check_page
 from ..scene.camera_list import cameras_path, check_cameras
 from ..scene.formats import written_suffix
 from ..scene.gaussians import Gaussians
@@ -101,6 +102,19 @@ def write_picture(path: Path, scene: Gaussians, judged: Views, degree: int) -> N
     """Write a picture and the fitted scene next to each other."""
     image, _ = render(scene, judged, 0, degree)
     write_png(path, torch.cat([judged.target(0), image], dim=1))
+
+
+@torch.no_grad()
+def write_page(path: Path, title: str, facts: str, scene: Gaussians, judged: Judged) -> None:
+    """Write the page of the pictures that the scene was judged by."""
+    views, quality = judged.views, judged.quality
+    measured = [Measured(views.name(view), quality.psnrs[view], quality.ssims[view]) for view in range(len(views))]
+    facts = f"{facts}; {judged.kind}. On average PSNR {quality.psnr:.2f} dB, SSIM {quality.ssim:.3f}."
+
+    def pair(view: int) -> Pair:
+        return Pair(views.target(view), render(scene, views, view, scene.degree)[0], views.mask(view))
+
+    write_comparison(path, title, facts, measured, pair)
 
 
 def pictures_size(views: Views) -> str:

@@ -13,6 +13,7 @@ from ..scene.formats import ENDINGS, FORMATS, WRITERS, losses_of, read_scene, su
 from ..scene.gaussians import Gaussians, SceneError
 from ..scene.image import check_picture, write_png
 from ..scene.summary import QUANTILES, histogram_picture, scene_quantiles, visible_box
+from .camera_arguments import taken_beside
 from .command_files import file_argument, scene_argument
 from .memory import enough_memory
 from .printing import print_error, print_result
@@ -37,7 +38,8 @@ def run(args: argparse.Namespace) -> int:
             left_out = sum(each.message.left_out for each in caught if isinstance(each.message, LeftOutWarning))
             report = _report(args.scene, scene, left_out)
             if args.histograms:
-                write_png(args.histograms, histogram_picture(scene))
+                cameras = [picture.camera for picture in taken_beside(args.scene, scene)]
+                write_png(args.histograms, histogram_picture(scene, cameras))
     except (SceneError, OSError) as error:
         print_error(error)
         return 1

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import html
 import json
 import math
 from dataclasses import dataclass, replace
-from importlib import resources
 from pathlib import Path
 from string import Template
 from typing import Final
@@ -17,12 +15,13 @@ from ..ops.defaults import EPS2D, MAX_ALPHA
 from ..scene.camera import Camera
 from ..scene.camera_file import camera_json
 from ..scene.edits import scale_scene
-from ..scene.file_output import check_writable, replacing
+from ..scene.file_output import replacing
 from ..scene.gaussians import Gaussians, SceneError
 from ..scene.names import one_line
 from ..scene.near_plane import near_plane
 from ..scene.spz import encode_spz_file
 from ..scene.spz_values import LOG_SCALE_STEP, widths
+from .parts import policy, source
 
 TEXTURE_SIDE: Final = 4096
 """Pixels a side of the texture that holds the scene: larger ones are not available in every browser."""
@@ -65,11 +64,6 @@ def in_page_units(scene: Gaussians, view: PageView) -> tuple[Gaussians, PageView
     return scale_scene(scene, factor), replace(view, camera=moved)
 
 
-def check_scene_page(path: str | Path) -> Path:
-    """Raise ValueError or OSError if `write_scene_page` could not write a file of this name."""
-    return check_writable(path, ".html", "pages")
-
-
 def write_scene_page(path: Path, title: str, scene: Gaussians, view: PageView) -> None:
     """Write the page; it appears complete or not at all. Raises SceneError as `scene_page`."""
     data = scene_page(title, scene, view)
@@ -89,7 +83,7 @@ def scene_page(title: str, scene: Gaussians, view: PageView) -> bytes:
             f"into a texture of {TEXTURE_SIDE}x{TEXTURE_SIDE} pixels, found {len(scene)}; choose a lower --sh-degree, "
             "or leave some out: splat convert --prune or --crop"
         )
-    program, style = _source(*_PROGRAM), _source("page.css")
+    program, style = source(*_PROGRAM), source("page.css")
     begin = {
         "camera": json.loads(camera_json(view.camera)),
         "around": scene.middle(),
@@ -97,14 +91,14 @@ def scene_page(title: str, scene: Gaussians, view: PageView) -> bytes:
         "background": view.background,
         "texture": {"side": TEXTURE_SIDE, "texels": _texels(scene.degree)},
     }
-    page = Template(_source("page.html")).substitute(
-        policy=_policy(program, style),
+    page = Template(source("page.html")).substitute(
+        policy=policy(program, style, "worker-src blob:"),
         title=html.escape(one_line(title)),
         style=style,
         view=json.dumps(begin),
-        worker=_source(*_WORKER),
-        vertex=Template(_source("gaussians.vert")).substitute(eps2d=EPS2D),
-        fragment=Template(_source("gaussians.frag")).substitute(max_alpha=MAX_ALPHA),
+        worker=source(*_WORKER),
+        vertex=Template(source("gaussians.vert")).substitute(eps2d=EPS2D),
+        fragment=Template(source("gaussians.frag")).substitute(max_alpha=MAX_ALPHA),
         program=program,
         scene=base64.b64encode(encode_spz_file(scene, _SPZ_VERSION)).decode("ascii"),
     )
@@ -121,20 +115,3 @@ def _texels(degree: int) -> int:
     each = widths(_SPZ_VERSION, degree)
     octets = each["alphas"] + each["scales"] + each["colors"] + 1 + each["sh"]
     return 1 + -(-octets // _TEXEL)
-
-
-def _policy(program: str, style: str) -> str:
-    """The Content-Security-Policy: this program, this style, a worker that the program makes, and nothing else."""
-    return (
-        f"default-src 'none'; script-src {_digest(program)}; style-src {_digest(style)}; worker-src blob:; "
-        "base-uri 'none'; form-action 'none'"
-    )
-
-
-def _digest(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode('ascii')}'"
-
-
-def _source(*names: str) -> str:
-    """Files of this folder, one after the other."""
-    return "\n".join((resources.files(__package__) / name).read_text(encoding="utf-8") for name in names)

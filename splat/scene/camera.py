@@ -72,15 +72,20 @@ class Camera:
         turn, shift = self.viewmat[:3, :3].double(), self.viewmat[:3, 3].double()
         return torch.tensor(offset, dtype=torch.float64) - turn.T @ shift, turn.T
 
+    def sees(self, points: Tensor) -> tuple[Tensor, Tensor]:
+        """Depths [N] of points [N, 3], float64 on the CPU, and which are in the picture, if nothing hides them."""
+        K, viewmat = self.K.double(), self.viewmat.double()
+        places = (K @ viewmat[:3, :3]) @ points.T + (K @ viewmat[:3, 3])[:, None]
+        depths = places[2]
+        across, down = places[:2] / depths
+        inside = (across >= 0) & (across < self.width) & (down >= 0) & (down < self.height)
+        return depths, inside & (depths > self.near)
+
 
 def seen_share(camera: Camera, scene: Gaussians) -> float:
     """How much of a scene a camera shows: the share of its Gaussians, by opacity, whose centres are in the picture."""
     weights = scene.opacities.double().cpu()
-    turn, shift = camera.viewmat[:3, :3].double(), camera.viewmat[:3, 3].double()
-    places = (scene.means.double().cpu() @ turn.T + shift) @ camera.K.double().T
-    depths = places[:, 2]
-    across, down = (places[:, :2] / depths[:, None]).unbind(1)
-    seen = (depths > camera.near) & (across >= 0) & (across < camera.width) & (down >= 0) & (down < camera.height)
+    seen = camera.sees(scene.means.double().cpu())[1]
     return float(weights[seen].sum() / weights.sum().clamp(min=1e-30))
 
 

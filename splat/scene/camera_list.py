@@ -25,9 +25,9 @@ from .file_output import check_writable, replacing
 from .gaussians import Gaussians, SceneError
 from .json_input import JsonLimits, read_json
 
-_MOST: Final = 20_000
+MOST_CAMERAS: Final = 20_000
 """Cameras of a list."""
-LIMITS: Final = JsonLimits(2**24, nests=8 * _MOST, values=60 * _MOST)
+LIMITS: Final = JsonLimits(2**24, nests=8 * MOST_CAMERAS, values=60 * MOST_CAMERAS)
 """What a file of cameras may have."""
 _LONGEST_NAME: Final = 1000
 _LARGEST: Final = 1e9
@@ -99,8 +99,8 @@ def read_taken(path: Path, scene: Gaussians | None = None) -> list[TakenPicture]
 
 def cameras_from(values: object, scene: Gaussians | None = None) -> list[Camera]:
     """The cameras of such a list, once parsed, for a scene; SceneError if it is none."""
-    if not isinstance(values, list) or not 0 < len(values) <= _MOST:
-        raise SceneError(f"a list of 1 to {_MOST} cameras, as 3DGS writes it, is required, found something else")
+    if not isinstance(values, list) or not 0 < len(values) <= MOST_CAMERAS:
+        raise SceneError(f"a list of 1 to {MOST_CAMERAS} cameras, as 3DGS writes it, is required, found something else")
     cameras = [_camera(value, f"camera {number}", scene) for number, value in enumerate(values)]
     near = chosen_near(torch.stack([camera.viewmat for camera in cameras]), scene)
     return [camera if camera.near else replace(camera, near=near) for camera in cameras]

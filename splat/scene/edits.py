@@ -1,4 +1,4 @@
-"""Edits of scenes: merging, cropping, pruning, scaling and moving them."""
+"""Edits of scenes: merging, cropping, scaling and moving them."""
 
 from __future__ import annotations
 
@@ -43,11 +43,6 @@ def crop_scene(scene: Gaussians, lower: Corner, upper: Corner) -> Gaussians:
         for corner in (lower, upper)
     )
     return scene.select(((scene.means >= low) & (scene.means <= high)).all(dim=1))
-
-
-def prune_scene(scene: Gaussians, opacity: float) -> Gaussians:
-    """The Gaussians of at least this opacity."""
-    return scene.select(scene.opacities >= opacity)
 
 
 def scale_scene(scene: Gaussians, factor: float) -> Gaussians:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -9,7 +10,9 @@ import numpy.typing as npt
 import torch
 from PIL import Image, ImageDraw
 
+from .camera import Camera
 from .gaussians import SH_C0, Gaussians
+from .pruning import seen_by
 
 QUANTILES: Final = {"min": 0.0, "2%": 0.02, "50%": 0.5, "98%": 0.98, "max": 1.0}
 PANEL: Final = (400, 200)
@@ -47,9 +50,12 @@ def histogram_bars(values: Floats, low: float, high: float) -> npt.NDArray[np.in
     return np.bincount(np.clip(share * BARS, 0, BARS - 1).astype(np.int64), minlength=BARS)
 
 
-def histogram_picture(scene: Gaussians) -> torch.Tensor:
-    """Histograms of centres, standard deviations, opacities and colours, [H, W, 3] of values from 0 to 1."""
-    panels = _panels(scene)
+def histogram_picture(scene: Gaussians, cameras: Sequence[Camera] = ()) -> torch.Tensor:
+    """Histograms of centres, standard deviations, opacities and colours, [H, W, 3] of values from 0 to 1.
+
+    Where there are cameras, also of what they see: how many a Gaussian, and how large (`Seen`).
+    """
+    panels = _panels(scene) + (_seen_panels(scene, cameras) if cameras else [])
     width, height = PANEL
     picture = Image.new("RGB", (2 * width, height * (len(panels) // 2)), _COLORS["paper"])
     draw = ImageDraw.Draw(picture)
@@ -79,6 +85,15 @@ def _panels(scene: Gaussians) -> list[tuple[str, Floats, float, float]]:
     panels.append(("opacity", values["opacity"], 0.0, 1.0))
     panels.append(("colour, mean of red, green and blue", colors, 0.0, 1.0))
     return panels
+
+
+def _seen_panels(scene: Gaussians, cameras: Sequence[Camera]) -> list[tuple[str, Floats, float, float]]:
+    seen = seen_by(scene, cameras)
+    sizes = seen.sizes[seen.counts > 0].clamp(min=1e-30).log10().numpy()
+    return [
+        (f"seen by how many of {len(cameras)} cameras", seen.counts.float().numpy(), 0.0, float(len(cameras))),
+        ("size by distance, log10", sizes, *_middle(sizes)),
+    ]
 
 
 def _middle(values: Floats) -> tuple[float, float]:

@@ -13,9 +13,11 @@ from scene_files import angles, some_scene
 from scenes import real_scene
 
 import splat
-from splat.scene.camera import orbit
+from splat.scene.camera import Camera, orbit
+from splat.scene.camera_list import write_cameras
 from splat.scene.formats import read_scene, write_scene
 from splat.scene.gaussians import Gaussians
+from splat.scene.pruning import seen_by
 
 
 @pytest.fixture
@@ -206,10 +208,65 @@ def test_nothing_is_written_of_nothing(source: Path, capsys: pytest.CaptureFixtu
     status, said, err = run(capsys, "convert", source, out, "--crop=90,90,90,91,91,91")
     assert (status, said) == (1, "")
     assert err == (
-        f"splat: {source}: at least one Gaussian must be left to write, found none of 200; choose a larger --crop or a "
-        "lower --prune\n"
+        f"splat: {source}: at least one Gaussian must be left to write, found none of 200; choose a larger --crop, or "
+        "prune less\n"
     )
     assert not out.exists()
+
+
+# What cameras see
+
+
+@pytest.fixture
+def cameras(source: Path) -> list[Camera]:
+    """Beside the scene."""
+    scene = read_scene(source)
+    found = [orbit(scene, 60, 40, azimuth=90.0 * turn, distance=0.4) for turn in range(4)]
+    write_cameras(source.parent / "in.cameras.json", found, ["a"] * len(found))
+    return found
+
+
+def test_what_few_cameras_see_and_what_is_large_is_left_out(
+    source: Path, cameras: list[Camera], capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = read_scene(source)
+    counts, sizes = seen_by(whole, cameras)
+    few, large, faint = counts < 2, sizes > 0.1, whole.opacities < 0.2
+    assert 0 < (few & ~large).sum() < (few | large | faint).sum() < 200
+    options = ("--prune-unseen", "2", "--prune-large", "0.1", "--prune", "0.2")
+    found, said, _ = converted(capsys, source, "out.ply", *options, "--translate=9,0,0")
+    kept = ~(few | large | faint)
+    assert said.startswith(
+        f"{kept.sum()} of 200 Gaussians (left out: {faint.sum()} of opacity below 0.2, {few.sum()} that fewer than 2 "
+        f"of 4 cameras see, {large.sum()} larger than 0.1 of their distance), SH degree 3, "
+    )
+    torch.testing.assert_close(found.sh, whole.sh[kept])
+
+
+def test_a_dry_run_says_what_would_be_left(
+    source: Path, cameras: list[Camera], capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = sorted(source.parent.iterdir())
+    few = int((seen_by(read_scene(source), cameras).counts < 3).sum())
+    out = source.parent / "out.ply"
+    assert run(capsys, "convert", source, out, "--prune-unseen", "3", "--dry-run") == (
+        0,
+        f"{200 - few} of 200 Gaussians (left out: {few} that fewer than 3 of 4 cameras see), SH degree 3, not written: "
+        f"--dry-run: {out}\n",
+        "",
+    )
+    assert sorted(source.parent.iterdir()) == before
+
+
+def test_what_cameras_see_needs_cameras(source: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for option in ("--prune-unseen=1", "--prune-large=1"):
+        status, said, err = run(capsys, "convert", source, source.parent / "out.ply", option)
+        assert (status, said) == (1, "")
+        assert err == (
+            f"splat: {source}: the cameras that it was fitted to are required, to know what they see, found none "
+            "beside it; put their list there, as in.cameras.json\n"
+        )
+    assert [path.name for path in source.parent.iterdir()] == ["in.ply"]
 
 
 def test_a_scene_that_the_format_cannot_hold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -271,6 +328,8 @@ def test_scenes_that_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixtur
         (["out.ply", "--translate", "1,2,1e99"], "three numbers X,Y,Z up to 1e9 are required, found '1,2,1e99'"),
         (["out.ply", "--up", "-w"], "expected one argument"),
         (["out.ply", "--prune", "1.5"], "an opacity from 0 to 1 is required, found '1.5'"),
+        (["out.ply", "--prune-unseen", "0"], "a number from 1 to 20000 is required, found '0'"),
+        (["out.ply", "--prune-large", "nan"], "a number from 1e-06 to 1e+06 is required, found 'nan'"),
         ([], "the following arguments are required: OUT"),
     ],
 )

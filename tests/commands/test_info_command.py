@@ -13,8 +13,11 @@ from PIL import Image
 from ply_files import columns, ply
 from scene_files import some_scene
 
+from splat.scene.camera import orbit
+from splat.scene.camera_list import write_cameras
 from splat.scene.formats import WRITERS, losses_of, write_scene
 from splat.scene.gaussians import SH_C0
+from splat.scene.pruning import seen_by
 from splat.scene.summary import BARS, PANEL, histogram_bars
 
 
@@ -119,3 +122,22 @@ def test_scenes_that_info_cannot_read(tmp_path: Path, capsys: pytest.CaptureFixt
     assert run(capsys, "info")[0] == 2
     status, _, err = run(capsys, "info", tmp_path / "a.splat", "--histograms", "a.jpg")
     assert (status, "the name must end in .png, found 'a.jpg'" in err) == (2, True)
+
+
+def test_the_picture_shows_what_the_cameras_beside_a_scene_see(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scene = some_scene(400, degree=0)
+    write_scene(tmp_path / "a.ply", scene)
+    cameras = [orbit(scene, 60, 40, azimuth=90.0 * turn, distance=0.4) for turn in range(4)]
+    write_cameras(tmp_path / "a.cameras.json", cameras, ["a"] * 4)
+    assert run(capsys, "info", tmp_path / "a.ply", "--histograms", tmp_path / "a.png")[0] == 0
+    with Image.open(tmp_path / "a.png") as image:
+        assert image.size == (2 * PANEL[0], 4 * PANEL[1])
+        pixels = np.asarray(image.convert("RGB"), int)[3 * PANEL[1] :]
+    blue = (pixels == [0x30, 0x60, 0xA0]).all(axis=2).any(axis=0)
+    counts = seen_by(scene, cameras).counts.unique()
+    bars = {20 + 4 * min(int(count) * BARS // 4, BARS - 1) for count in counts}
+    assert len(bars) > 1
+    assert {column for column in np.flatnonzero(blue[: PANEL[0]]) if column % 4 == 0} == bars
+    assert blue[PANEL[0] :].sum() > 100

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import processes
@@ -76,6 +76,33 @@ def serve(folder: Path, *words: str) -> Iterator[str]:
             process.kill()
             raise
     assert status == 0
+
+
+FORBIDDEN = """
+window.forbidden = [];
+document.addEventListener("securitypolicyviolation", (event) => window.forbidden.push(event.violatedDirective));
+"""
+
+
+@contextlib.contextmanager
+def opened(browser: Browser, path: Path, width: int, height: int, before: str = "", **options: Any) -> Iterator[Page]:
+    """A page that is a file; what it asked the network for, or was forbidden, is an error."""
+    wrong: list[str] = []
+    page = browser.new_page(viewport={"width": width, "height": height}, **options)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
+    page.on("request", lambda request: None if is_own(request.url, path) else wrong.append(f"asked: {request.url}"))
+    page.on("websocket", lambda socket: wrong.append(f"websocket: {socket.url}"))
+    page.add_init_script(FORBIDDEN + before)
+    page.goto(path.as_uri())
+    yield page
+    assert page.evaluate("window.forbidden") == []
+    assert wrong == []
+    page.close()
+
+
+def is_own(url: str, path: Path) -> bool:
+    return url.startswith(("blob:", "data:")) or url.split("/")[:-1] == path.as_uri().split("/")[:-1]
 
 
 WIDTH, HEIGHT = 720, 440

@@ -17,9 +17,10 @@ from render_runs import render
 from scene_files import some_scene
 
 from splat.scene.camera import UP_AXES, orbit
-from splat.scene.edits import crop_scene, limit_degree, merge_scenes, prune_scene, shift_scene
+from splat.scene.edits import crop_scene, limit_degree, merge_scenes, shift_scene
 from splat.scene.formats import WRITERS, losses_of, read_scene, write_scene
 from splat.scene.gaussians import Gaussians
+from splat.scene.pruning import Pruning, prune_scene
 from splat.scene.spz import write_spz
 from splat.view.drawing import Look, draw
 
@@ -108,7 +109,7 @@ def test_parts_of_a_scene_are_drawn_as_it_is() -> None:
         scene.to("cpu"),
         scene.select(slice(9)),
         crop_scene(scene, (-1, -1, -1), (1, 1, 1)),
-        prune_scene(scene, 0.1),
+        prune_scene(scene, Pruning(0.1))[0],
         shift_scene(scene, (1, 2, 3)),
         limit_degree(scene, 0),
         merge_scenes([scene, scene]),
