@@ -17,6 +17,7 @@ from urllib.parse import unquote
 from zipfile import ZIP_STORED
 
 from builds import TORCH
+from folders import REPOSITORY
 from kernelwheel.project.package import read_toml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -27,14 +28,16 @@ LINKED = {"torch", "cuda-toolkit"}
 
 
 def make_index(folder: Path, project: Path, *more: str) -> Path:
-    """A folder of wheels, for `--no-index --find-links`, with all that a build of `project` asks for, and more.
+    """A folder of wheels, for `--no-index --find-links`, with all that builds of `project` and of kernelwheel ask for,
+    and more.
 
     torch has this environment's version; with it comes pip's CUDA toolkit beside it, where there is one.
     """
     requires = read_toml(project / "pyproject.toml")["build-system"]["requires"]
     wheels = folder / "wheels"
     wheels.mkdir(parents=True)
-    for name in installed([*requires, *more, "cmake", "ninja"]):
+    compiler = read_toml(REPOSITORY / "backend" / "pyproject.toml")["build-system"]["requires"]
+    for name in installed([*requires, *compiler, *more, "cmake", "ninja"]):
         repack(distribution(name), wheels)
     beside = folder / "beside"  # as in site-packages: torch, and what is found from its place
     beside.mkdir()
