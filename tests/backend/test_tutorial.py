@@ -132,6 +132,7 @@ def test_by_its_name_it_would_be_somebody_else_s(user: dict[str, str | None], in
     assert index.asked_for_ours()
 
 
+@pytest.mark.minutes
 @pytest.mark.slow
 def test_who_does_as_the_page_says_sees_what_it_shows(
     user: dict[str, str | None], index: Index, tmp_path: Path

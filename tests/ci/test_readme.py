@@ -1,4 +1,4 @@
-"""The README's Python runs, from top to bottom, where the README has put splat and kernelwheel."""
+"""The README's Python runs, where the README has put splat and kernelwheel."""
 
 from __future__ import annotations
 
@@ -14,11 +14,20 @@ pytestmark = [pytest.mark.slow]
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
 
 
-def test_its_examples_run_in_their_order(run_with_torch: RunPython, tmp_path: Path) -> None:
+def examples(word: str) -> str:
+    """The Python of the page with a word, from the first line to the last."""
     blocks = [textwrap.dedent(block) for block in re.findall(r"(?m)(?:^    .*\n)+", README)]
-    code = "".join(block for block in blocks if block.startswith("import "))
-    shown = "print(list(image.shape), bool(alphas.mean() > 0.01), module.twice(21))"
+    return "".join(block for block in blocks if block.startswith("import ") and word in block)
 
-    done = run_with_torch(code + shown, env={"KERNELWHEEL_CACHE_DIR": str(tmp_path / "store")})
 
-    assert done.stdout == "[1, 240, 320, 3] True 42\n"
+def test_its_picture_is_drawn(run_with_torch: RunPython) -> None:
+    done = run_with_torch(examples("splat") + "print(list(image.shape), bool(alphas.mean() > 0.01))")
+
+    assert done.stdout == "[1, 240, 320, 3] True\n"
+
+
+@pytest.mark.minutes
+def test_its_module_is_compiled(run_with_torch: RunPython, tmp_path: Path) -> None:
+    env = {"KERNELWHEEL_CACHE_DIR": str(tmp_path / "store")}
+
+    assert run_with_torch(examples("kernelwheel") + "print(module.twice(21))", env=env).stdout == "42\n"

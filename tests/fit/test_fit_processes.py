@@ -61,7 +61,9 @@ def fit_in(count: int, *words: Any, cwd: Path) -> list[processes.Done]:
     return run_ranks([["-m", "splat", "fit", *words, *SMALL]] * count, cwd)
 
 
-@pytest.mark.parametrize("name", program.OPTIONS)
+@pytest.mark.parametrize(
+    "name", [name if name == "grow" else pytest.param(name, marks=pytest.mark.minutes) for name in program.OPTIONS]
+)
 def test_a_step_is_for_the_mean_of_the_processes_pictures(tmp_path: Path, folder: Path, name: str) -> None:
     """Against the same sums in one process: what each rank has got of gradients, and what strategies have counted."""
     done = run_ranks([[program.__file__, folder, tmp_path, name]] * 3, tmp_path)

@@ -69,7 +69,7 @@ import splat, torch
 from splat import _kernels
 from splat.cli import main
 from splat.commands.memory import available_memory
-from splat.commands.view_command import _draw
+from splat.commands.view_command import draw_in_memory
 from splat.scene.camera import orbit
 from splat.scene.formats import read_scene
 from splat.view.drawing import Look
@@ -118,10 +118,10 @@ said["render"] = main(["render", scene, "-o", "a.png", "--device", "cpu", "--siz
 read = read_scene(scene)
 look = Look(read, "colour", 0, (0.0, 0.0, 0.0), 0.01)
 try:
-    _draw(look, orbit(read, 1024, 1024))
+    draw_in_memory(look, orbit(read, 1024, 1024))
 except RuntimeError as error:
     said["view"] = str(error)
-_draw(look, orbit(read, 64, 64))
+draw_in_memory(look, orbit(read, 64, 64))
 os.environ["OTHER_MEMORY"] = enough
 with ThreadPoolExecutor(8) as threads:
     said["at once"] = list(threads.map(lambda _: lists(20_000, 64, 64), range(8)))

@@ -309,6 +309,7 @@ PULLS: list[Callable[[Page], None]] = [
 ]
 
 
+@pytest.mark.minutes
 def test_a_hand_pulls_the_middle_along(
     chromium: Browser, folder: Path, tmp_path: Path, export: Callable[..., None]
 ) -> None:

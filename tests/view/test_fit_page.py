@@ -9,14 +9,27 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
+from unittest.mock import MagicMock
 
 import browser
 import numpy as np
+import photographs
 import processes
 import pytest
+import torch
 
+from splat.commands.fit_job import FitJob
+from splat.commands.fit_page import FitPage
+from splat.fit.photograph_views import photograph_views
+from splat.fit.training import FitOptions, Trainer
+from splat.photos.folders import read_capture
+from splat.scene.camera import FirstView
 from splat.scene.formats import read_scene
+from splat.scene.gaussians import Gaussians
+from splat.view.scene_choices import LoadedScene, loaded_scene
+from splat.view.server import Viewer
 from splat.view.turns import Turns
 
 if TYPE_CHECKING:
@@ -52,6 +65,45 @@ def test_a_turn_that_failed_counts_and_ends() -> None:
         pass
 
     assert slept == [2.0]
+
+
+class OpenPages:
+    """A viewer with a page, which remembers what it was to follow."""
+
+    pages = 1
+
+    def __init__(self, loaded: LoadedScene) -> None:
+        self.first = "scene", loaded
+        self.followed: list[Gaussians] = []
+
+    def follow(self, loaded: LoadedScene) -> None:
+        self.followed.append(loaded.scene)
+
+
+def test_what_pages_follow_is_a_copy_and_changes_no_step(tmp_path: Path) -> None:
+    pytest.importorskip("viser")
+    views = photograph_views(read_capture(photographs.colmap_folder(tmp_path / "garden", count=4)), 100, 0)
+    scenes = []
+    for pages in (False, True):
+        trainer = Trainer(views, FitOptions(steps=6, gaussians=200, sh_degree=1))
+        page = FitPage(cast(FitJob, SimpleNamespace(steps=6)), "pictures")
+        page.add_controls(MagicMock())
+        viewer = OpenPages(loaded_scene(trainer.gaussians(), FirstView(views.cameras()[0][0], None)))
+        if pages:
+            page.show_on(cast(Viewer, viewer))
+
+        def after(steps: range, loss: float, page: FitPage = page, trainer: Trainer = trainer) -> None:
+            page._due = 0.0  # however fast the steps are
+            page.after(steps[-1], loss, trainer.total, None, trainer.gaussians, lambda: False)
+
+        trainer.fit(after)
+        scenes.append(trainer.gaussians())
+        if pages:
+            first, *_, last = viewer.followed
+            assert len(viewer.followed) == 6
+            assert not torch.equal(first.means, last.means), "what an earlier step showed is as it was"
+
+    assert all(torch.equal(one, other) for one, other in zip(scenes[0].tensors, scenes[1].tensors, strict=True))
 
 
 @contextlib.contextmanager
@@ -115,6 +167,7 @@ def test_the_page_follows_pauses_and_ends_the_fit(tmp_path: Path) -> None:
     assert len(read_scene(scene)) > 1000
 
 
+@pytest.mark.minutes
 @pytest.mark.slow
 def test_a_fit_with_a_page_gives_the_same_bytes(tmp_path: Path) -> None:
     words = ["--steps", "20", "--gaussians", "500"]

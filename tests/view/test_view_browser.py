@@ -191,6 +191,7 @@ def shown(seen: np.ndarray) -> float:
     return float((seen.max(axis=2) > 16).mean())
 
 
+@pytest.mark.minutes
 def test_a_phone_shows_the_scene_and_what_is_up_can_be_chosen(chromium: Browser, url: str) -> None:
     page, wrong = browser.visit(chromium, url, 390, 844)
     folded = page.get_by_text("Controls", exact=True)

@@ -240,6 +240,7 @@ setup(name="many", version="1", packages=["many"], ext_modules=modules,
 FILES = {"cpu.cpp": MODULE, "only.cu": MODULE, "both.cpp": MODULE, "many/__init__.py": ""}
 
 
+@pytest.mark.minutes
 def test_what_exists_only_with_cuda_and_what_a_script_sets_is_in_the_tables(tmp_path: Path) -> None:
     text = '[build-system]\nrequires = ["setuptools<90", "torch>=2.12,<2.15"]\n'
     files = {**FILES, "pyproject.toml": text, "setup.py": IMPORTS + MANY.replace("BODY", "print('building')")}

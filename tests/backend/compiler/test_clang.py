@@ -16,6 +16,7 @@ from programs import CLANG, CUDA_12
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.minutes,
     pytest.mark.every_program,
     needs_cuda_torch,
     pytest.mark.skipif(not CUDA_12, reason="SPLAT_TEST_CUDA12 names no folder with CUDA 12.9; ci/test makes one"),

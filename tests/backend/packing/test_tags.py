@@ -145,6 +145,7 @@ def with_source(checkout: Checkout, text: str) -> Path:
     return folder
 
 
+@pytest.mark.minutes
 def test_functions_that_glibc_has_moved_are_bound_to_their_old_versions(checkout: Checkout, out: Path) -> None:
     wheel = build(with_source(checkout, OLD), out, env={"TINY_CUDA": "off"}, config={"manylinux": "required"})
 
