@@ -45,10 +45,10 @@ package() {
   ~/tools/bin/pip wheel --quiet --no-deps --wheel-dir by-pip ~/project
   ~/tools/bin/uv build --quiet --wheel --out-dir by-uv ~/project
   ~/tools/bin/python -m build --outdir by-build ~/project
+  python3 -m venv ~/own
+  ~/own/bin/pip install --quiet by-pip/*.whl
   for wheel in by-*/*.whl; do
-    rm -rf ~/own
-    python3 -m venv ~/own
-    ~/own/bin/pip install --quiet "$wheel"
+    ~/own/bin/pip install --quiet --force-reinstall --no-deps "$wheel"
     SOFTCLIP_JIT=never call ~/own
   done
 
