@@ -84,15 +84,18 @@ next() {
 
 # The package of docs/packaging.md, from its page; kernelwheel by its name, as on the index there is.
 make_project() {
-  python3 - ~/splat/docs/packaging.md ~/project <<'END'
+  python3 - ~/splat ~/project <<'END'
 import re
+import runpy
 import sys
 from pathlib import Path
 
-page, project = Path(sys.argv[1]).read_text(encoding="utf-8"), Path(sys.argv[2])
+checkout, project = map(Path, sys.argv[1:])
+releases = runpy.run_path(str(checkout / "backend/kernelwheel/runtime/errors.py"))["COMPILERS"]
+page = (checkout / "docs/packaging.md").read_text(encoding="utf-8")
 for name, text in re.findall(r"(?ms)^\*\*example/(\S+)\*\* .*?^```\w+\n(.*?)^```$", page):
     (project / name).parent.mkdir(parents=True, exist_ok=True)
-    (project / name).write_text(re.sub(r"(kernelwheel\[cuda\]) @ [^\"]+", r"\1>=0.1,<0.2", text), encoding="utf-8")
+    (project / name).write_text(re.sub(r"(kernelwheel\[cuda\]) @ [^\"]+", rf"\1{releases}", text), encoding="utf-8")
 END
 }
 

@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from release import COMPILER, ROOT, VERSIONS, Refused, find_commit, git, say, version_of
+from release import COMPILER, ROOT, Refused, edit, edits_for, find_commit, git, say, version_of
 
 USER = "release"
 # Of what is built here: no more than what a compile beside it shows.
@@ -71,11 +71,7 @@ def rehearse(work: Path, dist: Path | None = None) -> None:
 
 def build(clone: Path, version: str) -> list[Path]:
     """A release of a clone: the files of its newest commit, with another version if that is another."""
-    for file, name in VERSIONS.items():
-        text = (clone / file).read_text(encoding="utf-8")
-        (clone / file).write_text(re.sub(rf'^{name} = ".+"$', f'{name} = "{version}"', text, flags=re.MULTILINE))
-    changes = (clone / "CHANGELOG.md").read_text(encoding="utf-8")
-    (clone / "CHANGELOG.md").write_text(re.sub(r"^## .+$", f"## {version}", changes, count=1, flags=re.MULTILINE))
+    edit(clone, [*edits_for(version), ("CHANGELOG.md", r"\A((?s:.*?)\n)## .+$", rf"\g<1>## {version}")])
     nobody = ("-c", "user.name=rehearsal", "-c", "user.email=rehearsal@localhost", "-c", "commit.gpgsign=false")
     git(
         *nobody, "commit", "--quiet", "--all", "--allow-empty", "--message", f"rehearsal of {version}", repository=clone

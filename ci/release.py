@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from zipfile import ZipFile
@@ -184,11 +184,20 @@ def clone(commit: str, version: str, folder: Path) -> Path:
 
 def write_version(folder: Path, version: str) -> None:
     """Write a version into a checkout, and with a release's what else a release says."""
-    edits = [(file, rf'^{name} = ".+"$', f'{name} = "{version}"') for file, name in VERSIONS.items()]
-    for file, expression, replacement in (*edits, *(RELEASED if is_release(version) else ())):
+    edit(folder, (*edits_for(version), *(RELEASED if is_release(version) else ())))
+
+
+def edits_for(version: str) -> list[tuple[str, str, str]]:
+    """What writes a version into the files that have it."""
+    return [(file, rf'^{name} = ".+"$', f'{name} = "{version}"') for file, name in VERSIONS.items()]
+
+
+def edit(folder: Path, edits: Iterable[tuple[str, str, str]]) -> None:
+    """Replace an expression in each of these files, where it stands once."""
+    for file, expression, replacement in edits:
         text, count = re.subn(expression, replacement, (folder / file).read_text(encoding="utf-8"), flags=re.MULTILINE)
         if count != 1:
-            raise Refused(f"{expression} once in {file}", f"{count} times", "mend it, or RELEASED in ci/release.py")
+            raise Refused(f"{expression} once in {file}", f"{count} times", "mend it, or its expression in ci")
         (folder / file).write_text(text, encoding="utf-8")
 
 

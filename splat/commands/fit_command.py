@@ -115,11 +115,14 @@ def _fitted(args: argparse.Namespace, shards: Shards, locks: ExitStack) -> int |
     check_same(shards, {**asdict(trainer.options), "pictures": digest, "steps taken": trainer.done})
     with _threads(views, job.device), catch_interrupt(also_sigterm=True, patient=shards.count > 1) as interrupted:
         with fit_page(job, work, judged_by(work.judged, bool(work.held_out))) if job.view else nullcontext() as page:
-            failure = _fit(job, work, outputs, digest, interrupted, what, page)
+
+            def ended() -> bool:
+                return interrupted() or (page is not None and page.stopped)
+
+            failure = _fit(job, work, outputs, digest, ended, what, page)
         if failure is not None and trainer.done == 0:
             raise failure
-        ended = interrupted() or (page is not None and page.stopped)
-        stopped, failed = shards.any(ended), shards.any(failure is not None)
+        stopped, failed = shards.any(ended()), shards.any(failure is not None)
         with enough_memory(lambda: what, _REMEDY):
             scene = trainer.gaussians()
             if shards.first:
@@ -130,7 +133,8 @@ def _fitted(args: argparse.Namespace, shards: Shards, locks: ExitStack) -> int |
                 return _say_failed(job, trainer, outputs, failure)
             if stopped:
                 return _say_interrupted(job, trainer, outputs, digest)
-            if outputs.checkpoint:  # for a longer fit
+            written = passes(range(trainer.done, trainer.done + 1), job.checkpoint_every)
+            if outputs.checkpoint and not written:  # for a longer fit
                 write_checkpoint(outputs.checkpoint, trainer, digest)
     with _threads(views, job.device), enough_memory(lambda: what, _REMEDY):
         quality = trainer.quality(work.judged)
@@ -161,15 +165,11 @@ def _fit(
     work: FitWork,
     outputs: Outputs,
     digest: str,
-    interrupted: Callable[[], bool],
+    ended: Callable[[], bool],
     what: str,
     page: FitPage | None,
 ) -> Exception | None:
     """Take the steps, writing checkpoints; return the error that ended the fit early, if there was one."""
-
-    def ended() -> bool:
-        return interrupted() or bool(failures) or (page is not None and page.stopped)
-
     trainer, shards = work.trainer, work.trainer.shards
     # Of several processes, the one that shows progress decides for all.
     shown = job.photographs or job.view or shards.any(shards.first and sys.stderr.isatty())
@@ -188,11 +188,13 @@ def _fit(
                         write_checkpoint(outputs.checkpoint, trainer, digest)
                     except OSError as error:  # on rank 0: the others go on until it stops them
                         failures.append(error)
-
                 if page:
-                    page.after(steps[-1], loss, trainer.total, quality, trainer.gaussians, ended)
+                    page.after(steps[-1], loss, trainer.total, quality, trainer.gaussians, stop)
 
-            trainer.fit(after, ended)
+            def stop() -> bool:
+                return ended() or bool(failures)
+
+            trainer.fit(after, stop)
     except (NotEnoughMemory, OSError) as error:
         if shards.count > 1:
             raise  # what the others do now needs this rank

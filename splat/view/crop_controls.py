@@ -47,7 +47,6 @@ class CropControls:
             page.when(gui.add_button("Save crop").on_click, lambda: page.send(self._save))
         self._sliders: list[Any] = []
         self._was: tuple[Corner, Corner] | None = None
-        self._stale = False
         self.show(loaded)
         page.when(self._on.on_update, self._change)
 
@@ -68,8 +67,7 @@ class CropControls:
     def follow(self) -> None:
         """Draw the same box of what became of the scene."""
         with self._cropping:
-            self._stale = True
-        self._change()
+            self._draw(self._box())
 
     def _box(self) -> tuple[Corner, Corner] | None:
         """The corners of the box that was chosen; None if nothing is cropped."""
@@ -81,22 +79,25 @@ class CropControls:
 
     def _change(self) -> None:
         with self._cropping:  # one at a time: each makes a copy of what is left
-            box, loaded = self._box(), self._page.loaded
-            if loaded is None or (box == self._was and not self._stale):
-                return
-            self._stale = False
-            if box is None:
-                scene = loaded.scene
-                self._page.client.scene.remove_by_name(_NODE)
-            else:
-                scene = crop_scene(loaded.scene, *unlimited(*box, self._lower, self._upper))
-                lines = (box_lines(*box) - loaded.scene.offset).astype(np.float32)
-                self._page.client.scene.add_line_segments(
-                    _NODE, lines, _COLOR, thickness=_PIXELS, thickness_units="screen"
-                )
-            if self._page.loaded is loaded:
-                self._page.change(lambda look: replace(look, scene=scene))
-            self._was = box
+            box = self._box()
+            if box != self._was:
+                self._draw(box)
+
+    def _draw(self, box: tuple[Corner, Corner] | None) -> None:
+        """Draw what lies in a box, or all; whoever calls holds the lock."""
+        loaded = self._page.loaded
+        if loaded is None:
+            return
+        if box is None:
+            scene = loaded.scene
+            self._page.client.scene.remove_by_name(_NODE)
+        else:
+            scene = crop_scene(loaded.scene, *unlimited(*box, self._lower, self._upper))
+            lines = (box_lines(*box) - loaded.scene.offset).astype(np.float32)
+            self._page.client.scene.add_line_segments(_NODE, lines, _COLOR, thickness=_PIXELS, thickness_units="screen")
+        if self._page.loaded is loaded:
+            self._page.change(lambda look: replace(look, scene=scene))
+        self._was = box
 
     def _save(self, look: Look, pose: Pose) -> None:
         """Called in the render thread."""

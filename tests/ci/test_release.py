@@ -98,6 +98,10 @@ def test_what_is_no_release_names_kernelwheel_to_no_index(release: ModuleType, c
     assert runpy.run_path(str(checkout / "splat/_version.py"))["VERSION"] == "0.1.0+g123456789"
 
 
+def test_kernelwheel_comes_with_the_licence_of_the_whole() -> None:
+    assert (REPOSITORY / "backend" / "LICENSE").read_bytes() == (REPOSITORY / "LICENSE").read_bytes()
+
+
 def test_a_checkout_that_a_release_cannot_change_is_refused(release: ModuleType, checkout: Path) -> None:
     (checkout / "MANIFEST.in").write_text("graft backend\n")
 

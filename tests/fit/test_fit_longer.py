@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import photographs
 import pytest
 import torch
 from fit_runs import SMALL, interrupted_once, run
@@ -23,11 +22,6 @@ from splat.scene.formats import read_scene, write_scene
 from splat.scene.gaussians import Gaussians, SceneError
 
 pytestmark = [pytest.mark.usefixtures("one_thread")]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return photographs.colmap_folder(tmp_path_factory.mktemp("photographs") / "garden", count=16)
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +80,24 @@ def test_a_complete_fit_goes_on_with_more_steps(
     assert "300 Gaussians from 14 pictures of 40x30, 60 steps (45 of them before), cpu" in capsys.readouterr().out
     assert out.read_bytes() != before
     assert is_complete(kept)
+
+
+@pytest.mark.parametrize(("every", "steps"), [(20, [20, 40]), (15, [15, 30, 40])])
+def test_the_last_checkpoint_is_written_once(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, every: int, steps: list[int]
+) -> None:
+    written: list[int] = []
+
+    def write(path: Path, trainer: Trainer, pictures: str) -> None:
+        written.append(trainer.done)
+        write_checkpoint(path, trainer, pictures)
+
+    monkeypatch.setattr(fit_command, "write_checkpoint", write)
+
+    assert run(folder, "-o", tmp_path / "a.ply", *SMALL, "--checkpoint-every", str(every)) == 0
+
+    assert written == steps
+    assert is_complete(tmp_path / "a.checkpoint.npz")
 
 
 def test_a_fit_begins_with_the_gaussians_of_a_scene(views: Views) -> None:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import photographs
 import pytest
 import torch
 from fit_runs import SMALL, interrupted_once, run
@@ -34,11 +33,6 @@ from splat.scene.gaussians import SceneError
 from splat.scene.npz import read_npz
 
 pytestmark = [pytest.mark.usefixtures("one_thread")]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return photographs.colmap_folder(tmp_path_factory.mktemp("photographs") / "garden", count=16)
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import photographs
 import pytest
 import torch
 from fit_runs import SMALL, interrupted_once, run
@@ -31,11 +30,6 @@ from splat.scene.gaussians import SceneError
 
 pytestmark = [pytest.mark.usefixtures("one_thread")]
 BOTH = ("--appearance", "affine", "--refine-cameras")
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return photographs.colmap_folder(tmp_path_factory.mktemp("photographs") / "garden", count=16)
 
 
 @pytest.fixture(scope="module")
