@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from .gaussians import Gaussians
 from .names import listed
@@ -37,12 +38,17 @@ def merge_scenes(scenes: Sequence[Gaussians]) -> Gaussians:
 
 def crop_scene(scene: Gaussians, lower: Corner, upper: Corner) -> Gaussians:
     """The Gaussians whose centres lie in a box of the file's coordinates, borders included."""
+    return scene.select(in_box(scene, lower, upper))
+
+
+def in_box(scene: Gaussians, lower: Corner, upper: Corner) -> Tensor:
+    """[N] of bool: whose centres lie in a box of the file's coordinates, borders included."""
     offset = torch.tensor(scene.offset, dtype=torch.float64)
     low, high = (
         (torch.tensor(corner, dtype=torch.float64) - offset).to(scene.means.device, scene.means.dtype)
         for corner in (lower, upper)
     )
-    return scene.select(((scene.means >= low) & (scene.means <= high)).all(dim=1))
+    return ((scene.means >= low) & (scene.means <= high)).all(dim=1)
 
 
 def scale_scene(scene: Gaussians, factor: float) -> Gaussians:

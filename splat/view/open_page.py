@@ -110,14 +110,14 @@ class OpenPage:
 
     def when(self, register: Callable[[Callable[[object], None]], object], work: Callable[[], None]) -> None:
         """Run `work` when the page triggers it; an error, such as an unreadable scene, is shown on the page."""
+        register(lambda _: self.attempt(work))
 
-        def happened(_: object) -> None:
-            try:
-                work()
-            except Exception as error:
-                self.say(error)
-
-        register(happened)
+    def attempt(self, work: Callable[[], None]) -> None:
+        """Do the work; an error is shown on the page."""
+        try:
+            work()
+        except Exception as error:
+            self.say(error)
 
     def take_turns(self, lock: threading.Lock, is_due: Callable[[], bool], work: Callable[[], None]) -> None:
         """Do the work while it is due, one at a time, on one of the threads that all pages share.
@@ -126,9 +126,7 @@ class OpenPage:
         """
         while is_due() and lock.acquire(blocking=False):
             try:
-                work()
-            except Exception as error:
-                self.say(error)
+                self.attempt(work)
             finally:
                 lock.release()
 

@@ -1,4 +1,4 @@
-"""The messages that the viewer accepts from a page: its camera, values of controls, clicks; viser takes more."""
+"""The messages that the viewer accepts from a page: its camera, values of controls, clicks, boxes; viser takes more."""
 
 from __future__ import annotations
 
@@ -48,15 +48,29 @@ class ClickMessage(msgspec.Struct, tag_field="type", tag="ScenePointerMessage", 
     modifier: None
 
 
-_DECODER: Final = msgspec.msgpack.Decoder(CameraMessage | ControlMessage | ClickMessage)
+class BoxMessage(msgspec.Struct, tag_field="type", tag="ScenePointerMessage", forbid_unknown_fields=True):
+    """A box that was dragged on the picture; its corners, as shares of the page, are checked by part_of()."""
+
+    event_type: Literal["rect-select"]
+    ray_origin: None
+    ray_direction: None
+    screen_pos: tuple[tuple[float, float], tuple[float, float]]
+    modifier: Literal["shift"] | None
+
+
+_DECODERS: Final = tuple(
+    msgspec.msgpack.Decoder(kinds) for kinds in (CameraMessage | ControlMessage | ClickMessage, BoxMessage)
+)
 
 
 def is_expected(message: str | bytes) -> bool:
     """Whether this is a message that our own page sends."""
     if isinstance(message, str) or len(message) > LONGEST:
         return False
-    try:
-        _DECODER.decode(message)
-    except (msgspec.DecodeError, RecursionError):
-        return False
-    return True
+    for decoder in _DECODERS:
+        try:
+            decoder.decode(message)
+            return True
+        except (msgspec.DecodeError, RecursionError):
+            continue
+    return False

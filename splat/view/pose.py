@@ -7,6 +7,7 @@ world's, and its vertical field of view.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 import torch
@@ -83,6 +84,23 @@ def resized(camera: Camera, scale: float) -> Camera:
     width, height = scaled_size(camera.width, camera.height, scale)
     factors = torch.tensor([[width / camera.width], [height / camera.height], [1.0]])
     return Camera(viewmat=camera.viewmat, K=camera.K * factors, width=width, height=height, near=camera.near)
+
+
+def part_of(camera: Camera, corner: Numbers, other: Numbers) -> Camera:
+    """What a camera sees within a box of its picture, at least a pixel each way.
+
+    Raises SceneError if the corners, as shares of the width and the height, are not two points.
+    """
+    if not all(math.isfinite(share) for share in (*corner, *other)):
+        raise SceneError("two corners of a box in the picture are required, found others; drag it again")
+    sides = []
+    for one, another, most in zip(corner, other, (camera.width, camera.height), strict=True):
+        low, high = (min(max(share, 0.0), 1.0) * most for share in sorted((one, another)))
+        start = min(math.floor(low), most - 1)
+        sides.append((start, max(math.ceil(high) - start, 1)))
+    (left, width), (top, height) = sides
+    K = camera.K - torch.tensor([[0.0, 0, left], [0, 0, top], [0, 0, 0]])
+    return replace(camera, K=K, width=width, height=height)
 
 
 def aim_of(camera: Camera, up: Numbers | None, around: Numbers, page: Pose | None = None) -> Aim:

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from .camera_controls import CameraControls, set_value
-from .crop_controls import CropControls
 from .drawing import MODES, Look
+from .edit_controls import EditControls
 from .focus import Focus
 from .open_page import OpenPage, ViewerOptions
 from .path_controls import PathControls
@@ -41,6 +41,7 @@ class Session(OpenPage):
     def close(self) -> None:
         """Forget the page: its thread ends, and its scenes are freed unless another page shows them."""
         super().close()
+        self._edit.close()
         with self._lock:
             self._uploaded = None
 
@@ -60,7 +61,7 @@ class Session(OpenPage):
         self.camera = CameraControls(self, loaded)
         self._picture = PictureControls(self, look)
         self.photos = PhotoControls(self, self.camera, loaded)
-        self._crop = CropControls(self, loaded)
+        self._edit = EditControls(self, loaded)
         self._path = PathControls(self, self.camera)
         upload = self.options.upload
         self._upload = None if upload is None else UploadControls(self, upload, self.show_uploaded)
@@ -106,12 +107,10 @@ class Session(OpenPage):
             if self._look is None or self._name != name:
                 return
             self._loaded = loaded
-        try:
-            self._crop.follow()
-        except Exception as error:  # on the page, and not where the scene is made
-            self.say(error)
+        self.attempt(lambda: self._edit.follow(loaded))  # an error is the page's, and not of where the scene is made
 
     def _open(self, name: str) -> None:
+        self._edit.check_saved()
         uploaded = self._uploaded
         loaded = uploaded[1] if uploaded and uploaded[0] == name else self.options.choices.get(name)
         with self._lock:
@@ -122,5 +121,5 @@ class Session(OpenPage):
             self._look = replace(self._look, scene=loaded.scene, near=loaded.view.camera.near, degree=degree)
         self.camera.show_all()
         self.photos.show(loaded)
-        self._crop.show(loaded)
+        self._edit.show(loaded)
         self.ask()

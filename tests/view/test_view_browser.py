@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from render_runs import render
 from splat.scene.builtin import knot_scene
 from splat.scene.camera import orbit
 from splat.scene.camera_file import write_camera
-from splat.scene.formats import write_scene
+from splat.scene.formats import read_scene, write_scene
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -210,5 +211,37 @@ def test_a_phone_shows_the_scene_and_what_is_up_can_be_chosen(chromium: Browser,
     spread_two_fingers(page, (195, 350))
     near = browser.resting_picture(page, 390, 844)[204:704][::-1, ::-1]
     assert shown(near) > 1.03 * shown(seen), "two fingers that move apart bring the scene nearer"
+    page.close()
+    assert wrong == []
+
+
+def test_what_is_dragged_over_is_selected_deleted_brought_back_and_saved(
+    chromium: Browser, url: str, folder: Path, tmp_path: Path
+) -> None:
+    page, wrong = browser.visit(chromium, url)
+    whole = shot(page)
+    browser.unfold(page, "Edit")
+    page.get_by_text("Select by dragging").click()
+    page.get_by_text(f"0 selected, 0 deleted of {len(knot_scene())}").wait_for()
+    drag(page, 90, 120)
+    page.get_by_text(re.compile(r"^[1-9]\d* selected, 0 deleted of")).wait_for()
+    chosen = until(page, lambda seen: apart(seen, whole) > 2, "it is seen what was selected")
+    page.keyboard.down("Shift")
+    drag(page, 90, 40)
+    page.keyboard.up("Shift")
+    until(page, lambda seen: apart(seen, chosen) > 1, "with Shift, no longer")
+    words = page.get_by_text(re.compile(r"^[1-9]\d* selected, 0 deleted of")).inner_text()
+    page.screenshot(path=tmp_path / "selected.png")
+    page.get_by_role("button", name="Delete").click()
+    page.get_by_text(re.compile(r"^0 selected, [1-9]")).wait_for()
+    holed = until(page, lambda seen: apart(seen, chosen) > 2, "it is gone")
+    file = saved(page, "Save scene", tmp_path)
+    count = int(words.split()[0])
+    assert len(read_scene(file)) == len(knot_scene()) - count
+    page.get_by_role("button", name="Restore all").click()
+    page.get_by_text(f"0 selected, 0 deleted of {len(knot_scene())}").wait_for()
+    until(page, lambda seen: apart(seen, whole) < 1, "all is there again")
+    page.get_by_role("button", name="Undo").click()
+    until(page, lambda seen: apart(seen, holed) < 1, "and can be undone, too")
     page.close()
     assert wrong == []

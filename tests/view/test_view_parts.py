@@ -22,12 +22,13 @@ from splat.scene.builtin import knot_scene
 from splat.scene.camera import Camera, FirstView, orbit
 from splat.scene.camera_list import TakenPicture
 from splat.scene.formats import write_scene
-from splat.scene.gaussians import Gaussians, SceneError
+from splat.scene.gaussians import SH_C0, Gaussians, SceneError
 from splat.view.clicks import Click, is_double, point_seen
 from splat.view.crop_controls import box_lines, slider_ends, unlimited
 from splat.view.drawing import TILE, Look, depth_as_grey, draw
+from splat.view.edited_scene import MOST_STEPS, EditedScene, tinted
 from splat.view.frusta import MOST_SHOWN, clicked_frustum, frustum_corners, frustum_lines, shown_pictures
-from splat.view.pose import MOST_PIXELS, Pose, aim_of, camera_of, resized
+from splat.view.pose import MOST_PIXELS, Pose, aim_of, camera_of, part_of, resized
 from splat.view.prominence import Prominence, prominences
 from splat.view.render_thread import RenderThread
 from splat.view.resolution import (
@@ -403,6 +404,63 @@ def test_boxes_have_twelve_edges_and_no_limit_at_the_ends() -> None:
     assert all(a < b for a, b in zip(*slider_ends(one), strict=True)), "a point has a box, too"
     far = replace(one, means=one.means + 3e13)
     assert all(a < b for a, b in zip(*slider_ends(far), strict=True)), "and one that is far away"
+
+
+def test_a_part_of_a_picture_is_that_part() -> None:
+    scene = knot_scene()
+    camera = orbit(scene, 80, 60)
+    whole, part = draw(look(scene, "colour"), camera), part_of(camera, (0.75, 0.2), (0.25, 0.5))
+    assert np.abs(draw(look(scene, "colour"), part).astype(int) - whole[12:30, 20:60]).max() <= 1
+    assert part_of(camera, (2, -1), (-3, 5)).K.equal(camera.K)
+    point = part_of(camera, (1, 1), (1, 1))
+    assert (point.width, point.height) == (1, 1)
+    for bad in (math.nan, math.inf):
+        with pytest.raises(SceneError, match="two corners of a box in the picture are required, found others"):
+            part_of(camera, (0, bad), (1, 1))
+
+
+def test_a_scene_is_edited_step_by_step_and_back() -> None:
+    scene = knot_scene()
+    camera = orbit(scene, 80, 60)
+    left, right = part_of(camera, (0, 0), (0.4, 1)), part_of(camera, (0.2, 0), (1, 1))
+    in_left, in_right = (part.sees(scene.means.double())[1] for part in (left, right))
+    assert (in_left & in_right).any()
+    edited = EditedScene.of(scene)
+    assert edited.left() is edited.drawn() is scene
+    chosen = edited.select(left, adds=True).select(right, adds=False)
+    assert chosen.choice.selected.equal(in_left & ~in_right)
+    assert chosen.left() is scene
+    deleted = chosen.delete()
+    kept = ~in_left | in_right
+    assert deleted.drawn().means.equal(scene.means[kept])
+    assert not deleted.select(left, adds=True).choice.selected[~kept].any(), "what is deleted is not selected again"
+    assert deleted.unselect().undo().undo().choice is chosen.choice
+    assert deleted.restore().left() is scene
+    assert deleted.restore().undo().left().means.equal(scene.means[kept])
+    assert edited.undo() is edited
+
+    lower = (-math.inf, 0.0, -math.inf)
+    boxed = deleted.within((lower, (math.inf,) * 3))
+    inside = scene.means[:, 1] >= 0
+    assert boxed.left().means.equal(scene.means[kept & inside])
+    assert not boxed.select(right, adds=True).choice.selected[~inside].any(), "what is not drawn is not selected"
+    assert boxed.undo().within(None).left() is scene
+
+    for _ in range(MOST_STEPS + 5):
+        edited = edited.unselect()
+    assert len(edited.before) == MOST_STEPS
+
+
+def test_what_is_selected_has_another_colour_and_nothing_else() -> None:
+    scene = knot_scene()
+    selected = torch.arange(len(scene)) % 3 == 0
+    drawn = tinted(scene, selected)
+    assert all(a is b for a, b in zip(drawn.tensors[:4], scene.tensors[:4], strict=True))
+    assert drawn.sh[~selected].equal(scene.sh[~selected])
+    color = 0.5 + SH_C0 * drawn.sh[selected][:, 0]
+    assert torch.allclose(
+        color, 0.3 * (0.5 + SH_C0 * scene.sh[selected][:, 0]) + 0.7 * torch.tensor([1, 0.8, 0]), atol=1e-6
+    )
 
 
 def strewn(**changes: object) -> Gaussians:

@@ -37,11 +37,13 @@ from splat.scene.formats import write_scene
 from splat.scene.gaussians import Gaussians, SceneError
 from splat.view.clicks import Click
 from splat.view.drawing import Look, Picture
+from splat.view.edited_scene import EditedScene
 from splat.view.guard import MOST_CONNECTIONS, MOST_PAGES
 from splat.view.headers import HEADERS
 from splat.view.open_page import BUSY, ViewerOptions
 from splat.view.origin import is_host_name, is_loopback, name_refusal, origin_refusal, query_refusal
 from splat.view.page_messages import LONGEST, is_expected
+from splat.view.pose import part_of
 from splat.view.resolution import Detail
 from splat.view.scene_choices import BUILT_IN, SceneChoices
 from splat.view.server import Viewer, ViewError, check_address, open_viewer
@@ -301,7 +303,7 @@ def test_a_box_limits_what_is_drawn_and_saved(viewer: Viewer, drawn: Drawn, tmp_
     page.look()
     assert len(drawn.full()[0].scene) == len(knot_scene())
     session = session_of(viewer)
-    crop, saved = session._crop, queue.Queue[tuple[str, bytes]]()
+    edit, crop, saved = session._edit, session._edit._crop, queue.Queue[tuple[str, bytes]]()
     session.download = lambda name, content: saved.put((name, content))
     uuids = {slider._impl.props.label: slider._impl.uuid for slider in crop._sliders}
     crop._on.value = True
@@ -316,21 +318,21 @@ def test_a_box_limits_what_is_drawn_and_saved(viewer: Viewer, drawn: Drawn, tmp_
     while len(drawn.full()[0].scene) != count:
         pass
     for ending in (".ply", ".splat"):
-        crop._format.value = ending
+        edit._format.value = ending
         wait(lambda: session._thread._errand is None)  # one is refused until the one before it has returned
-        session.send(crop._save)
+        session.send(edit._save)
         name, content = saved.get(timeout=20)
-        assert name == f"crop{ending}"
+        assert name == f"edited{ending}"
         write_scene(tmp_path / f"whole{ending}", scene.select(inside))
         assert content == (tmp_path / f"whole{ending}").read_bytes()
-    page.wait_for("crop.splat: ")
+    page.wait_for("edited.splat: ")
 
     page.say("GuiUpdateMessage", uuid=uuids["x"], updates={"value": [high, high]})
     page.say("GuiUpdateMessage", uuid=uuids["z"], updates={"value": [depth[0], depth[0]]})
     while len(drawn.full()[0].scene):
         pass
-    session.send(crop._save)
-    page.wait_for("a box with Gaussians in it is required, found none")
+    session.send(edit._save)
+    page.wait_for("Gaussians are required to be left, found none")
     page.say("GuiUpdateMessage", uuid=uuids["y"], updates={"value": [1, 2, 3]})  # no range
     while len(drawn.full()[0].scene) != len(scene):
         pass
@@ -341,14 +343,61 @@ def test_a_box_limits_what_is_drawn_and_saved(viewer: Viewer, drawn: Drawn, tmp_
     assert not crop._on.value
 
 
-def test_a_crop_that_is_large_is_not_saved(viewer: Viewer, drawn: Drawn, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("splat.view.crop_controls.MOST_BYTES", 2**21)
+def test_what_a_box_selects_is_deleted_and_a_scene_is_not_left_unsaved(
+    viewer: Viewer, drawn: Drawn, tmp_path: Path
+) -> None:
+    page = Page(viewer.url)
+    page.look()
+    page.say("ScenePointerMessage", **BOX)  # the left button orbits still
+    page.look(position=[0, 0, -6])
+    while (camera := drawn.full()[1]).viewmat[2, 3] != 6:
+        pass
+    session, scene = session_of(viewer), knot_scene()
+    edit, saved = session._edit, queue.Queue[bytes]()
+    session.download = lambda name, content: saved.put(content)
+    box, part = (part_of(camera, (0.25, 0.25), (across, 0.75)).sees(scene.means.double())[1] for across in (0.5, 0.4))
+    kept = ~box | part
+    assert 0 < int(part.sum()) < int(box.sum()) < len(scene)
+    edit._dragging.value = True
+    wait(lambda: len(session.client.scene._scene_pointer_cb) == 3)
+    page.say("ScenePointerMessage", **{**BOX, "screen_pos": [[0.5, 0.25], [0.25, 0.75]]})
+    wait(lambda: edit._words.content == f"{box.sum()} selected, 0 deleted of {len(scene)}")
+    page.say("ScenePointerMessage", **{**BOX, "screen_pos": [[0.25, 0.25], [0.4, 0.75]], "modifier": "shift"})
+    wait(lambda: edit._words.content == f"{(~kept).sum()} selected, 0 deleted of {len(scene)}")
+    page.say("ScenePointerMessage", **{**BOX, "screen_pos": [[math.nan, 0], [1, 1]]})
+    page.wait_for("two corners of a box in the picture are required, found others")
+
+    edit._edit(EditedScene.delete)
+    while len(drawn.full()[0].scene) != kept.sum():
+        pass
+    session._scene.value = "other"
+    page.wait_for("a scene without unsaved edits is required to leave it; save it, or restore all of it")
+    wait(lambda: session._scene.value == BUILT_IN)
+    edit._edit(EditedScene.undo)
+    while len(drawn.full()[0].scene) != len(scene):
+        pass
+    assert edit._words.content == f"{(~kept).sum()} selected, 0 deleted of {len(scene)}"
+    edit._edit(EditedScene.delete)
+
+    session.send(edit._save)
+    write_scene(tmp_path / "kept.ply", scene.select(kept))
+    assert saved.get(timeout=20) == (tmp_path / "kept.ply").read_bytes()
+    wait(lambda: session._thread._errand is None)
+    session._scene.value = "other"
+    wait(lambda: session._name == "other")
+    wait(lambda: edit._words.content == f"0 selected, 0 deleted of {len(scene)}")
+
+
+def test_a_file_that_is_large_is_not_saved(viewer: Viewer, drawn: Drawn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("splat.view.edit_controls.MOST_BYTES", 2**21)
     page = Page(viewer.url)
     page.look()
     drawn.full()
     session = session_of(viewer)
-    session.send(session._crop._save)
-    page.wait_for("a crop of at most 2 MB as .ply is required, found 3 MB; choose a smaller box")
+    session.send(session._edit._save)
+    page.wait_for(
+        "a file of at most 2 MB is required, found 3 MB of .ply; choose a format that takes less, such as .spz"
+    )
 
 
 def test_a_page_that_reads_no_file_gets_no_second_one(viewer: Viewer, drawn: Drawn) -> None:
@@ -499,7 +548,14 @@ CLICK = {
     "screen_pos": [[0.5, 0.25]],
     "modifier": None,
 }
-# What is no camera, no value of a control and no click, though viser would take some of it.
+BOX: dict[str, object] = {
+    **CLICK,
+    "event_type": "rect-select",
+    "ray_origin": None,
+    "ray_direction": None,
+    "screen_pos": [[0, 0], [1, 1]],
+}
+# What is no camera, no value of a control, no click and no box, though viser would take some of it.
 STRANGE: list[object] = [
     {"type": "ShareUrlRequest"},
     {"type": "ShareUrlDisconnect"},
@@ -516,6 +572,9 @@ STRANGE: list[object] = [
     {"type": "ScenePointerMessage", **CLICK, "screen_pos": []},
     {"type": "ScenePointerMessage", **CLICK, "ray_origin": None},
     {"type": "ScenePointerMessage", **CLICK, "modifier": "shift"},
+    {"type": "ScenePointerMessage", **BOX, "screen_pos": [[0.1, 0.1]]},
+    {"type": "ScenePointerMessage", **BOX, "modifier": "ctrl"},
+    {"type": "ScenePointerMessage", **BOX, "ray_origin": [0, 0, 0]},
     {"type": "ScenePointerMessage", **CLICK, "more": 1},
     {"type": "ViewerCameraMessage"},
     {"type": "ViewerCameraMessage", **FRONT, "wxyz": []},
@@ -559,7 +618,8 @@ def test_of_viser_s_messages_three_are_taken() -> None:
     for value in (True, 3, 0.5, "depth", [255, 0, 7], [-0.5, 2]):
         assert is_expected(msgspec.msgpack.encode({**control, "updates": {"value": value}}))
     click = {**CLICK, "type": "ScenePointerMessage"}
-    assert is_expected(msgspec.msgpack.encode(click))
+    for pointed in (click, {**click, **BOX}, {**click, **BOX, "modifier": "shift"}):
+        assert is_expected(msgspec.msgpack.encode(pointed))
     assert len(kinds) > 100
     taken = {"ViewerCameraMessage", "GuiUpdateMessage", "ScenePointerMessage"}
     assert taken <= kinds
@@ -996,5 +1056,5 @@ def test_a_page_of_a_large_scene_has_all_controls(drawn: Drawn) -> None:
     with open_viewer("127.0.0.1", 0, options(drawn, lambda _: large), BUILT_IN) as viewer:
         page = Page(viewer.url)
         page.look()
-        page.wait_for("Save crop")
+        page.wait_for("Save scene")
         assert drawn.pictures.get(timeout=20)
