@@ -175,6 +175,8 @@ class Kernels:
     def info(self) -> dict[str, Any]:
         """What was built and whether it fits this machine, as plain JSON values."""
         self.installed = package = self.installed.read_again()
+        with os_errors(package):
+            unfit = [mismatch._asdict() for mismatch in verdict(package.read_wheel(self.host))]
         values = {
             "package": package.package,
             "version": package.version,
@@ -182,7 +184,7 @@ class Kernels:
             "manifest": package.manifest.to_json() if package.manifest else None,
             "damage": str(package.damage) if package.damage else None,
             "host": self.host._asdict(),
-            "verdict": [mismatch._asdict() for mismatch in verdict(package.read_wheel(self.host))],
+            "verdict": unfit,
             "loaded": {
                 device if part in ("", MAIN) else f"{part} {device}": str(artifact.folder)
                 for (part, device), artifact in self._loaded.items()
