@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -73,9 +75,12 @@ def test_a_checkout_does_not_load_kernels_that_were_compiled_with_another_value(
     runtime.unlink()
     runtime.symlink_to(backend / "kernelwheel" / "runtime")
 
-    first = editable.python(REQUIRE).stdout
-    again = editable.python(REQUIRE, TINY_CXX_STD="17", TINY_GLIBC="2.28")
-    others = [editable.python(REQUIRE, **change).stdout for change in ({"TINY_CXX_STD": "20"}, {"TINY_GLIBC": "2.31"})]
+    path = os.pathsep.join(map(str, (backend, editable.checkout)))  # where it finds what compiles
+    python = partial(editable.python, REQUIRE, PYTHONPATH=path)
+
+    first = python().stdout
+    again = python(TINY_CXX_STD="17", TINY_GLIBC="2.28")
+    others = [python(**change).stdout for change in ({"TINY_CXX_STD": "20"}, {"TINY_GLIBC": "2.31"})]
 
     assert (again.stdout, again.stderr) == (first, "")
     assert len({first, *others}) == 3
