@@ -45,6 +45,7 @@ def check_read(plan: Plan, toolchain: Toolchain, work: Path) -> None:
     Raises:
         BuildError: a file has changed meanwhile, or one was read that the Plan does not cover.
     """
+    _real_folder.cache_clear()  # the work folder's links lead elsewhere than in the compile before
     headers, linked = headers_of(plan, toolchain, work / "src"), linked_files(plan, toolchain)
     _refuse_changed(plan, {**headers.digests, **linked.digests})
     known = {_place(path): origin for path, origin in headers.origins.items()} | linked.origins
