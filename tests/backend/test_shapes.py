@@ -70,8 +70,10 @@ def test_an_isolated_build_of_it_is_the_same(
         **make_user_index(tmp_path, distribution), "TMPDIR": str(build_root),
         "XDG_CACHE_HOME": str(cache_of(build_root / "nearest")),
     }  # fmt: skip
-    out = tmp_path / "out"
-    run([*PIP, "wheel", "--no-deps", "--no-cache-dir", "-w", out, copy_of("nearest", tmp_path)], cwd=tmp_path, env=env)
+    out, package = tmp_path / "out", copy_of("nearest", tmp_path)
+    table = package / "pyproject.toml"
+    table.write_text(table.read_text().replace(f"file:///path/to/{distribution.name}", distribution.as_uri()))
+    run([*PIP, "wheel", "--no-deps", "--no-cache-dir", "-w", out, package], cwd=tmp_path, env=env)
 
     (wheel,) = out.glob("*.whl")
     # The torch of the index is a link to the installed one, without its licence.
