@@ -88,6 +88,7 @@ def test_an_upgrade_makes_its_own_entry_and_a_downgrade_finds_the_old_one_again(
 # The setting
 
 
+@pytest.mark.minutes
 def test_always_compiles_the_wheel_s_own_sources_once_to_the_wheel_s_own_library(
     installed: Editable, cpu_wheel: Wheel
 ) -> None:

@@ -94,7 +94,7 @@ setup(packages=["tiny"])
 @pytest.mark.parametrize(
     ("variable", "option", "read"),
     [
-        (None, {}, None),
+        pytest.param(None, {}, None, marks=pytest.mark.minutes),
         pytest.param(" ", {}, None, marks=pytest.mark.minutes),
         # No zip file can store it, and yet a version may have it.
         pytest.param("1", {}, "1", marks=pytest.mark.minutes),

@@ -261,6 +261,7 @@ def test_a_module_in_a_package_that_says_nothing_of_it_is_refused_with_the_line_
     assert 'set abi = "torch" in [tool.kernelwheel]' in re.sub(r"\s+", " ", said.rpartition("did not compile")[2])
 
 
+@pytest.mark.minutes
 def test_a_library_that_turns_out_to_be_a_module_is_refused(checkout: Checkout, out: Path) -> None:
     exported = 'extern "C" __attribute__((visibility("default"))) void* PyInit_hidden() { return nullptr; }\n'
     sources = {"CMakeLists.txt": LISTS + "kernelwheel_add_op_library(tiny_cpu SOURCES one.cpp)\n", "one.cpp": exported}
@@ -271,6 +272,7 @@ def test_a_library_that_turns_out_to_be_a_module_is_refused(checkout: Checkout, 
     assert 'set abi = "torch"' in said
 
 
+@pytest.mark.minutes
 def test_operators_and_modules_may_be_in_one_package(checkout: Checkout, out: Path, run_with_torch: RunPython) -> None:
     sources = {
         "CMakeLists.txt": LISTS

@@ -56,6 +56,7 @@ def python(*words: str | Path, site: Path, env: dict[str, str] | None = None, **
     return run([sys.executable, *words], cwd=site, env=own, **options)
 
 
+@pytest.mark.minutes
 @pytest.mark.slow
 def test_both_are_installed_side_by_side(wheels: dict[str, Wheel], site: Path) -> None:
     ops, mesh = (set(contents(wheel.unpacked)) - {"acme"} for wheel in wheels.values())
@@ -64,6 +65,7 @@ def test_both_are_installed_side_by_side(wheels: dict[str, Wheel], site: Path) -
     assert python("-c", BOTH, site=site).stdout == "1 2\n"
 
 
+@pytest.mark.minutes
 @pytest.mark.slow
 def test_each_has_its_own_commands(site: Path) -> None:
     """Also where its import constructs no `Kernels`: two distributions have files of `acme`."""

@@ -196,6 +196,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+@pytest.mark.minutes
 @pytest.mark.slow
 @pytest.mark.once
 def test_commands_make_and_show_each_part_or_those_that_are_named(project: Editable) -> None:

@@ -262,6 +262,7 @@ apart = true
 """
 
 
+@pytest.mark.minutes
 @pytest.mark.once
 def test_an_editable_install_is_compiled_at_first_use(tmp_path: Path, run_python: RunPython) -> None:
     project = make_package(tmp_path / "project", {**LIGHT, "apart.cpp": 'extern "C" int light_apart() { return 1; }\n'})

@@ -134,6 +134,7 @@ def steps_on(page: Page) -> int:
     return int(found[1])
 
 
+@pytest.mark.minutes
 @pytest.mark.slow
 def test_the_page_follows_pauses_and_ends_the_fit(tmp_path: Path) -> None:
     with browser.open_browser() as chromium, fitting(tmp_path, "--steps", "100000") as (process, url):

@@ -156,6 +156,7 @@ def test_the_page_begins_with_a_camera_s_file_as_render_draws_it(
     assert wrong == []
 
 
+@pytest.mark.minutes
 def test_modes_scenes_and_what_cannot_be_opened(chromium: Browser, url: str) -> None:
     page, wrong = browser.visit(chromium, url)
     seen = shot(page)

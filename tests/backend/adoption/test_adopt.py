@@ -55,6 +55,7 @@ def test_a_package_says_what_is_built_in_at_most_12_lines_and_in_no_other_file(p
     assert [path for path in folder.rglob("*.py") if "kernelwheel" in path.read_text()] == []
 
 
+@pytest.mark.minutes
 @pytest.mark.slow
 def test_the_converter_prints_the_lines_of_the_page(tmp_path: Path) -> None:
     (command,) = (text for kind, text in BLOCKS if kind == "console")

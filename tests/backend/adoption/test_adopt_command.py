@@ -145,6 +145,7 @@ def test_a_question_about_the_machine_is_answered_alike_everywhere(tmp_path: Pat
     assert status == 0
 
 
+@pytest.mark.minutes
 @slow
 def test_what_is_built_with_cuda_and_without_is_one_extension(tmp_path: Path) -> None:
     tables, notes, status = printed(tmp_path, EITHER)

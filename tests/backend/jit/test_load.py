@@ -171,6 +171,7 @@ STABLE_TORCH_LIBRARY_IMPL(TORCH_EXTENSION_NAME, CompositeExplicitAutograd, m) { 
 """
 
 
+@pytest.mark.minutes
 @pytest.mark.slow
 def test_versions_of_operators_on_the_stable_abi_live_side_by_side_and_serve_every_python_and_torch(
     user: Editable, monkeypatch: pytest.MonkeyPatch
@@ -252,6 +253,7 @@ except RuntimeError as error:
     assert "the same content, for other GPUs" in done.stderr
 
 
+@pytest.mark.minutes
 @pytest.mark.slow
 @needs_cuda_torch
 def test_device_code_is_linked_from_several_files_and_is_machine_code_alone(
@@ -301,6 +303,7 @@ def test_an_archive_with_device_code_is_linked_as_it_is_now(
     assert capsys.readouterr().err.count("] CXX cmake_device_link") == 2
 
 
+@pytest.mark.minutes
 @pytest.mark.slow
 def test_a_package_that_declares_the_same_content_is_compiled_ahead_of_time_without_another_line(
     user: Editable, tmp_path: Path
