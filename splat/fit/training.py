@@ -191,18 +191,15 @@ class Trainer:
 
 
 def _extent(views: Views) -> float:
-    """Half the diagonal of the box around the points; of those that were measured, without the outermost.
+    """Half the diagonal of the box around the points, without the outermost at each end of each axis.
 
-    A single point has none: a length that is small for its distance.
+    Of those that were measured, a fiftieth. Of guessed ones, a tenth: they go far beyond what there is to be seen, and
+    with steps as long as that, the held-out photographs of `fox` are shown 1.1 dB worse. A single point has no extent:
+    then it is a length that is small for its distance.
     """
-    points = views.points
-    if views.measured:
-        places = points.sort(dim=0).values
-        outside = len(points) // 50
-        low, high = places[outside], places[len(points) - 1 - outside]
-    else:
-        low, high = points.aminmax(dim=0)
-    return float((high - low).norm()) / 2 or views.near
+    places = views.points.sort(dim=0).values
+    outside = len(places) // (50 if views.measured else 10)
+    return float((places[len(places) - 1 - outside] - places[outside]).norm()) / 2 or views.near
 
 
 def _start(views: Views, options: FitOptions, extent: float, shards: Shards) -> dict[str, Tensor]:

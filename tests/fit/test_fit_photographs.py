@@ -18,6 +18,7 @@ import pytest
 import torch
 from fit_runs import SMALL, interrupted_once, run
 from PIL import Image
+from torch import Tensor
 
 from splat.commands import fit_command, fit_progress
 from splat.commands.fit_arguments import default_size
@@ -391,6 +392,20 @@ def test_the_first_gaussians_are_small_where_there_are_many(views: Views, measur
     deviations = table.parameters["scales"].exp()[:, 0]
     # Uniform ones of random points near the cameras would fill the pictures.
     assert 20 * deviations[:200].median() < deviations[200:].median()
+
+
+@pytest.mark.parametrize(("measured", "outliers"), [(False, 90), (True, 15)])
+def test_a_few_points_far_away_do_not_make_a_scene_large(views: Views, measured: bool, outliers: int) -> None:
+    """Steps of the centres are in units of the extent; random points are where cameras see far into the distance."""
+    points = torch.rand(1000, 3, generator=torch.Generator().manual_seed(0))
+    points[:outliers] *= 1000
+
+    def extent(points: Tensor) -> float:
+        given = replace(views, points=points, colors=torch.zeros_like(points), measured=measured)
+        return Trainer(given, FitOptions(steps=1, gaussians=1000, sh_degree=0)).extent
+
+    assert 0.5 * extent(points) < extent(points[outliers:]) < 3**0.5 / 2
+    assert extent(points[:1].expand(5, 3)) > 0, "also of points in one place"
 
 
 def test_quality_is_measured_ten_times_but_not_at_the_end() -> None:
