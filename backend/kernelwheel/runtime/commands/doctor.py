@@ -118,7 +118,7 @@ def damage(package: InstalledPackage) -> Iterator[Finding]:
 def bad_settings(package: InstalledPackage) -> Iterator[Finding]:
     """The settings if they cannot be read, or the lack of a cache folder."""
     try:
-        _ = package.settings, package.own_store()
+        _ = package.settings, [*package.stores()]
     except KernelWheelError as error:
         yield of_error(error)
 

@@ -19,7 +19,7 @@ from ..artifact.manifest import Manifest
 from ..errors import IncompatibleArtifactError, KernelWheelError, UnreadableArtifactError
 from ..machine.files import json_sha256
 from ..machine.host import Host
-from ..machine.platforms import can_compile
+from ..machine.platforms import can_compile, require_supported
 from ..record import Record, remembered
 from .no_kernels import changed_sources, no_wheel
 
@@ -200,6 +200,6 @@ class InstalledPackage:
         return places.stores(self.settings, self.package, self.version) if can_compile() else iter(())
 
     def own_store(self) -> Store:
-        """The user's own store."""
-        *_, store = self.stores()
-        return store
+        """The user's own store. Raises where no kernels are compiled, which have none."""
+        require_supported()
+        return [*self.stores()][-1]
