@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 from folders import REPOSITORY
+from kept import kernels_of
 from kernelwheel.compiler import worker
 from kernelwheel.project.build_platforms import HOST_PLATFORM
+from kernelwheel.runtime.commands import doctor
 from kernelwheel.runtime.decision import compile_into_store as obtain
 from kernelwheel.runtime.errors import BuildError
 from kernelwheel.runtime.machine import platforms
@@ -73,3 +75,14 @@ def test_a_compile_at_run_time_refuses_another_system_before_it_touches_anything
         build()
 
     assert caught.value.required == f"one of {', '.join(platforms.SUPPORTED)}"
+
+
+def test_doctor_works_where_there_is_no_store(
+    monkeypatch: pytest.MonkeyPatch, tiny_checkout: Path, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(platforms, "platform_name", lambda: "windows-x86_64")
+    kernels = kernels_of(tiny_checkout, tmp_path)
+
+    assert list(doctor.bad_settings(kernels.installed)) == []
+    with pytest.raises(BuildError, match="kernels cannot be built on windows-x86_64, nor kept in a cache"):
+        kernels.installed.own_store()
