@@ -48,13 +48,12 @@ class EditedScene:
 
     def left(self) -> Gaussians:
         """What lies in the box and is not deleted: the whole scene itself if that is all."""
-        there = self._there()
-        return self.whole if bool(there.all()) else self.whole.select(there)
+        return self._part(self._there())
 
     def drawn(self) -> Gaussians:
         """What is left, and what of it is selected in another colour."""
-        scene = self.left()
-        selected = self.choice.selected if scene is self.whole else self.choice.selected[self._there()]
+        there = self._there()
+        scene, selected = self._part(there), self.choice.selected[there]
         return tinted(scene, selected) if bool(selected.any()) else scene
 
     def within(self, box: tuple[Corner, Corner] | None) -> EditedScene:
@@ -86,6 +85,9 @@ class EditedScene:
 
     def _changed(self, choice: Choice) -> EditedScene:
         return replace(self, choice=choice, before=(self.choice, *self.before)[:MOST_STEPS])
+
+    def _part(self, there: Tensor) -> Gaussians:
+        return self.whole if bool(there.all()) else self.whole.select(there)
 
     def _there(self) -> Tensor:
         there = ~self.choice.deleted

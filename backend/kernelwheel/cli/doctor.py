@@ -33,7 +33,6 @@ from ..runtime.decision.snapshot import InstalledPackage, Snapshot
 from ..runtime.errors import BuildError, KernelWheelError, StoreError, command, from_json
 from ..runtime.kernels import Kernels
 from ..runtime.machine.host import Host
-from ..runtime.machine.platforms import require_supported
 from ..runtime.store.store import Store
 from ..store.build_ahead import preview
 from ..store.inventory import UNREADABLE, find_damage, take_inventory
@@ -138,7 +137,6 @@ def predict(package: InstalledPackage, host: Host) -> tuple[list[Decision], Mapp
 
 def _require_store(package: InstalledPackage) -> None:
     """Raise the error for a store that what is compiled could not be put into, as far as is seen without making it."""
-    require_supported()
     store = package.own_store()
     try:
         with suppress(FileNotFoundError):

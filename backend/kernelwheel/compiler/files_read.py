@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -45,16 +45,15 @@ def check_read(plan: Plan, toolchain: Toolchain, work: Path) -> None:
     Raises:
         BuildError: a file has changed meanwhile, or one was read that the Plan does not cover.
     """
-    _real_folder.cache_clear()  # the work folder's links lead elsewhere than in the compile before
     headers, linked = headers_of(plan, toolchain, work / "src"), linked_files(plan, toolchain)
     _refuse_changed(plan, {**headers.digests, **linked.digests})
-    known = {_place(path): origin for path, origin in headers.origins.items()} | linked.origins
+    known = dict(zip(_places(headers.origins), headers.origins.values(), strict=True)) | linked.origins
     read = files_read(work)
     every = read.compiled | read.assembled | read.linked | read.options
     unknown = {path for path in every - known.keys() if not (path in read.linked and is_shared(path))}
     nvcc = toolchain.cuda.nvcc if plan.cuda else None
     if unknown and nvcc:
-        unknown -= {_place(path) for path in map(str, identified_files(nvcc))}
+        unknown -= {*_places(map(str, identified_files(nvcc)))}
     if plan.version == LOADED:  # an entry is found by the content alone, so what a call names must be there
         contents = set(plan.sources.values())
         named = {path for path in every & known.keys() if known[path] == "flags"}
@@ -80,7 +79,7 @@ def files_read(work: Path) -> FilesRead:
     commands = _commands(work)
     by_linker = files_in(_words_of_commands(commands, "LINK_FLAGS|LINK_LIBRARIES", build), build)
     return FilesRead(
-        outside(_place(str(build / name)) for name in compiled),
+        outside(_places(str(build / name) for name in compiled)),
         # They list their temporary inputs, too, and the assembler names of debugging information.
         outside(os.path.realpath(build / name) for name in assembled if (build / name).is_file()),
         outside(chain(linked, by_linker)),
@@ -132,15 +131,11 @@ def _split(text: str) -> list[str]:
         return text.split()
 
 
-def _place(path: str) -> str:
-    """A path without links in the names of its folders."""
-    folder, name = os.path.split(path)
-    return os.path.normpath(f"{_real_folder(folder)}/{name}")
-
-
-@cache
-def _real_folder(folder: str) -> str:
-    return os.path.realpath(folder)
+def _places(paths: Iterable[str]) -> Iterator[str]:
+    """The paths without links in the names of their folders, each of which is looked up once."""
+    real = cache(os.path.realpath)
+    for folder, name in map(os.path.split, paths):
+        yield os.path.normpath(f"{real(folder)}/{name}")
 
 
 # What is refused
