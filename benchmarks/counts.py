@@ -48,12 +48,12 @@ SCENES = {"garden": gpu_scenes.garden, "million": partial(gpu_scenes.synthetic, 
 # By step, parts of the mangled names of its kernels in both packages. Gaussians are staged again in the backward pass.
 STEPS = {
     "forward: Gaussians": "7projectE|fused_fwd|harmonics_fwd|assemble_proj",
-    "forward: lists": "count_tiles|order_counts|emit_pairs|find_offsets|intersect_tile|intersect_offset",
+    "forward: lists": "count_tiles|emit_pairs|find_offsets|intersect_tile|intersect_offset",
     "forward: images": "stage_gaussians|9rasterizeILi3E|3dgs_fwd_kernelILj3E",
     "backward: images": "13differentiateILi3ELb0EE|3dgs_bwd_kernelILj3E",
     "backward: Gaussians": "project_backwardILb0E|fused_bwd|harmonics_bwd",
 }
-OURS = r"^_ZN5splat7kernels.*(" + "|".join(STEPS.values()) + "|_digits|sum_tiles|sum_numbers|image_loss)"
+OURS = r"^_ZN5splat7kernels.*(" + "|".join(STEPS.values()) + "|_digits|sum_numbers|image_loss)"
 RATES = {"H100": (3.0e12, 132 * 4 * 1.755e9), "H200": (4.3e12, 132 * 4 * 1.98e9)}  # bytes, warp instructions a second
 
 

@@ -1,9 +1,9 @@
 """How well held-out photographs are shown after so many CPU-seconds of a fit, by `splat fit` and by OpenSplat.
 
-Usage: fit_quality.py CAPTURE FOLDER [OPENSPLAT]: photographs are held out as by `splat fit`. The others, scaled down
-and straightened, are written to FOLDER for both programs, and what each makes of them is measured by splat. OPENSPLAT
-is its program, compiled for the CPU. Its scenes are drawn with the principal point in the middle, where it takes it to
-be. With torch 2.11 to 2.13 it draws Gaussians in a wrong order, unless `camDepths` in its gsplat_cpu.cpp is made
+Usage: fit_quality.py CAPTURE FOLDER [OPENSPLAT]: photographs are held out as by `splat fit`. OPENSPLAT is its program,
+compiled for the CPU. For it, the others are written to FOLDER, scaled down and straightened as `splat fit` does, with
+the same points to begin at. What each program makes of them is measured by splat. OpenSplat's scenes are drawn with the
+principal point in the middle, where it takes it to be. With torch 2.11 to 2.13 it draws Gaussians in a wrong order, unless `camDepths` in its gsplat_cpu.cpp is made
 contiguous.
 """
 
@@ -29,7 +29,7 @@ from splat.photos.folders import read_capture
 from splat.scene.formats import read_scene
 
 SIZE, POINTS = 480, 10_000  # as `splat fit` uses and draws on a CPU
-STEPS = (700, 1400, 2700)  # of splat
+STEPS = (650, 1250, 2500)  # of splat
 BUDGETS = (60, 120, 240)  # CPU-seconds, for OpenSplat, whose steps take longer
 PROBE = 100  # steps, to find out how much longer
 # Shares of the steps: its own schedule is for 30,000, and with it 1 to 2 dB fewer are reached.
@@ -49,15 +49,15 @@ def main(capture: Path, folder: Path, opensplat: Path | None) -> None:
     write_views(views.select([i for i in range(len(views)) if i not in held_out]), folder)
     width, height = views.sizes[0]
     print(f"{capture.name}: {len(views) - len(judged)} photographs of {width}x{height}, {len(judged)} held out")
-    rows = [measured(*fit, folder, cameras[fit[0]]) for fit in fits(folder, opensplat)]
+    rows = [measured(*fit, folder, cameras[fit[0]]) for fit in fits(capture, folder, opensplat)]
     table(["program", "steps", "CPU s", "Gaussians", "PSNR", "SSIM"], rows)
 
 
-def fits(folder: Path, opensplat: Path | None) -> Iterator[tuple[str, int, Usage]]:
+def fits(capture: Path, folder: Path, opensplat: Path | None) -> Iterator[tuple[str, int, Usage]]:
     """A program, its steps, and what they took; the scene is in scene.ply."""
     scene, environ = str(folder / "scene.ply"), {**os.environ, "OMP_NUM_THREADS": "1"}
     for steps in STEPS:
-        words = ["-m", "splat", "fit", str(folder), "-o", scene, "--hold-out", "0", "--steps", str(steps)]
+        words = ["-m", "splat", "fit", str(capture), "-o", scene, "--steps", str(steps)]
         yield "splat", steps, run([sys.executable, *words], folder / "splat.log", environ)
     if not opensplat:
         return

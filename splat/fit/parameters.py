@@ -9,7 +9,6 @@ from torch import Tensor
 
 from ..ops.densification import chosen_state
 from ..scene.gaussians import SH_C0, Gaussians
-from .learning_rates import RATES
 
 Parameters = dict[str, Tensor]
 
@@ -31,10 +30,7 @@ class GaussianTable:
         """
         self.parameters = {name: value.requires_grad_() for name, value in parameters.items()}
         self._factor = math.sqrt(pictures)
-        groups = [
-            {"params": [value], "name": name, "lr": self._factor * RATES[name]}
-            for name, value in self.parameters.items()
-        ]
+        groups = [{"params": [value], "name": name, "lr": 0.0} for name, value in self.parameters.items()]
         betas = (0.9**pictures, 0.999**pictures)
         self.optimizer = torch.optim.Adam(groups, betas=betas, eps=1e-15, fused=True)
 
@@ -53,11 +49,10 @@ class GaussianTable:
             sh=torch.cat([p["constant"], p["bands"]], dim=1),
         )
 
-    def set_means_rate(self, rate: float) -> None:
-        """Set the learning rate of the means, for steps of one picture."""
+    def set_rates(self, rates: dict[str, float]) -> None:
+        """Set the learning rate of each parameter, for steps of one picture."""
         for group in self.optimizer.param_groups:
-            if group["name"] == "means":
-                group["lr"] = self._factor * rate
+            group["lr"] = self._factor * rates[group["name"]]
 
     def rebuild(self, rows: Tensor, changes: Parameters, places: Tensor) -> None:
         """Keep the Gaussians `rows`, in this order, some of them several times.

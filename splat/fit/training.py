@@ -19,7 +19,7 @@ from torch import Tensor
 from ..scene.gaussians import Gaussians, SceneError
 from .camera_corrections import CameraCorrections
 from .color_maps import ColorMaps
-from .learning_rates import means_rate
+from .learning_rates import learning_rates
 from .losses import training_loss
 from .parameters import GaussianTable, first_parameters, neighbour_distances, scene_parameters, used_degree
 from .picture_parameters import PictureParameters
@@ -122,7 +122,7 @@ class Trainer:
         """Take steps, numbered from 1, each process one of them on one picture; return their mean loss."""
         views = [self._view_at(step) for step in steps]
         own = self.shards.own_of(views)
-        self._set_rate(steps[-1])
+        self.table.set_rates(learning_rates(steps[-1], self.options.steps, self.extent))
         scene = self.table.activated()
         image, meta = self._rendered(scene, own, max(self.options.degree_at(steps[-1]), self.least_degree))
         means2d: Any = meta["means2d"]
@@ -180,9 +180,6 @@ class Trainer:
             self.extent,
             self._generator(-step - (self.shards.rank << 40), self.views.device),
         )
-
-    def _set_rate(self, step: int) -> None:
-        self.table.set_means_rate(self.extent * means_rate(step, self.options.steps))
 
     def quality(self, views: Views) -> Quality:
         """PSNR and SSIM of each of the pictures. Several processes share them, and all get the numbers of all."""

@@ -12,7 +12,7 @@ from scene_files import some_scene
 
 from splat.commands import fit_command
 from splat.fit.checkpoints import digest_of, is_complete, resume, write_checkpoint
-from splat.fit.learning_rates import means_rate
+from splat.fit.learning_rates import learning_rates
 from splat.fit.photograph_views import photograph_views
 from splat.fit.training import FitOptions, Trainer
 from splat.fit.views import Views
@@ -48,7 +48,7 @@ def test_the_schedule_of_a_longer_fit_is_that_of_its_steps(tmp_path: Path, views
     assert gradient is not None
     assert gradient.any(), "harmonics that were fitted stay in use"
     rates = {group["name"]: group["lr"] for group in longer.table.optimizer.param_groups}
-    assert rates["means"] == pytest.approx(longer.extent * means_rate(21, 200))
+    assert rates == learning_rates(21, 200, longer.extent)
     shorter = Trainer(views, replace(options, steps=19))
     with pytest.raises(
         SceneError, match="checkpoint of a fit of 20 steps, not 19; give as many --steps, or more, with"

@@ -12,6 +12,7 @@ import torch
 from scenes import random_scene
 from torch import Tensor
 
+from splat.fit.learning_rates import learning_rates
 from splat.fit.parameters import GaussianTable, first_parameters
 from splat.fit.photograph_views import photograph_views
 from splat.fit.picture_quality import Quality
@@ -29,7 +30,7 @@ def table(count: int, size: float = 0.1) -> GaussianTable:
     made = GaussianTable(first_parameters(points, colors, torch.full((count,), size), 1))
     for value in made.parameters.values():
         value.grad = torch.ones_like(value)
-    made.set_means_rate(1e-3)
+    made.set_rates(learning_rates(34, 100, 1.0))
     made.optimizer.step()
     return made
 
