@@ -3,8 +3,8 @@
 Usage: fit_quality.py CAPTURE FOLDER [OPENSPLAT]: photographs are held out as by `splat fit`. OPENSPLAT is its program,
 compiled for the CPU. For it, the others are written to FOLDER, scaled down and straightened as `splat fit` does, with
 the same points to begin at. What each program makes of them is measured by splat. OpenSplat's scenes are drawn with the
-principal point in the middle, where it takes it to be. With torch 2.11 to 2.13 it draws Gaussians in a wrong order, unless `camDepths` in its gsplat_cpu.cpp is made
-contiguous.
+principal point in the middle, where it takes it to be. With torch 2.11 to 2.13 it draws Gaussians in a wrong order,
+unless `camDepths` in its gsplat_cpu.cpp is made contiguous.
 """
 
 from __future__ import annotations
