@@ -37,8 +37,8 @@ class Direction(NamedTuple):
     operations: Counter[str]  # torch's, of both
 
 
-# csrc/cuda/sort_kernels.cuh, of what does not fit into one block: a prefix sum is a kernel; a radix sort is a histogram,
-# then a kernel for each pass over 8 bits.
+# csrc/cuda/sort_kernels.cuh, of what does not fit into one block: a prefix sum is a kernel; a radix sort is a
+# histogram, then a kernel for each pass over 8 bits.
 SUM = 1
 SORT, SORT_PASS = 1, 1
 # CUB: a prefix sum is a kernel that prepares and one that scans; a radix sort is two fills, a histogram and a prefix

@@ -17,6 +17,12 @@
 
 namespace splat {
 
+// Words of memory that a kernel sets to 0 for the next one.
+struct Words {
+  uint32_t* first;
+  int64_t count;
+};
+
 // gaussians.cu
 
 // Sets the arrays, and *invalid to the number of rows that are left out because a number is not finite.
@@ -52,29 +58,27 @@ struct DepthOrder {
   int32_t* order;
 };
 
-// Sets the arrays and *totals, with a flag for Gaussians whose image does not exist.
+// Sets the arrays and *totals, with a flag for Gaussians whose image does not exist, and the words of 32 bits behind
+// *totals to 0.
 cudaError_t launch_count_tiles(cudaStream_t stream, const IntersectInputs& in, const DepthOrder& out,
-                               IntersectTotals* totals);
-
-// starts [count + 1]: the numbers of tiles in this order of the Gaussians, followed by 0.
-cudaError_t launch_order_counts(cudaStream_t stream, int64_t count, const int32_t* order,
-                                const int32_t* tiles_per_gauss, int32_t* starts);
+                               IntersectTotals* totals, int64_t words);
 
 // The pairs of each Gaussian, from its place on in [room]; none of a Gaussian for all of whose pairs there is no room, and
-// none at all if there are 2^32 or more. Preconditions: starts is the exclusive sum of the above, *totals is what
-// launch_count_tiles or launch_count_shown left, and no image is bad.
+// none at all if there are 2^32 or more. If there are Gaussians, also clears words. Preconditions: starts [count + 1] is
+// the exclusive sum of the numbers of tiles in this order, *totals is what launch_count_tiles or launch_count_shown left,
+// and no image is bad.
 cudaError_t launch_emit_pairs(cudaStream_t stream, const IntersectInputs& in, const int32_t* order,
                               const int32_t* starts, const IntersectTotals* totals, int64_t room, uint32_t* tile_keys,
-                              int32_t* indices);
+                              int32_t* indices, const Words& cleared);
 
 // offsets [I, rows, columns]: the position of each tile's first pair. Precondition: tile_keys [total] ascend.
 cudaError_t launch_find_offsets(cudaStream_t stream, const IntersectInputs& in, int64_t total,
                                 const uint32_t* tile_keys, int32_t* offsets);
 
 // Of the dense layout. Sets places [count], 1 for each row that is shown; tiles [count], unless it is null; and *totals,
-// with a flag for rows that are shown.
+// with a flag for rows that are shown, and the words behind it as launch_count_tiles does.
 cudaError_t launch_count_shown(cudaStream_t stream, const IntersectInputs& in, int32_t* places, int32_t* tiles,
-                               IntersectTotals* totals);
+                               IntersectTotals* totals, int64_t words);
 
 // Packs the rows that are shown; unless tiles is null, also sets what launch_count_tiles does, for the packed rows.
 // Precondition: places is the exclusive sum of the above.
@@ -88,8 +92,9 @@ cudaError_t launch_pack_backward(cudaStream_t stream, const PackGradients& in, c
 // The floats of a Gaussian as the kernels below read it.
 constexpr int kStagedFloats = 8;
 
-// Sets staged [count, kStagedFloats], whose address is a multiple of 32 bytes.
-cudaError_t launch_stage_gaussians(cudaStream_t stream, const RasterizeInputs& in, float* staged);
+// Sets staged [count, kStagedFloats], whose address is a multiple of 32 bytes, and the gradients that are not null to 0.
+cudaError_t launch_stage_gaussians(cudaStream_t stream, const RasterizeInputs& in, float* staged,
+                                   const RasterizeGradientOutputs& cleared);
 
 // Precondition, as for the gradient: staged as above.
 cudaError_t launch_rasterize(cudaStream_t stream, const RasterizeInputs& in, const float* staged,
@@ -105,7 +110,9 @@ cudaError_t launch_differentiate(cudaStream_t stream, const RasterizeInputs& in,
                                  float* slots);
 
 // The input of the sort that launch_sum_slots needs: the Gaussian at each position of the lists, and the position.
-cudaError_t launch_number_positions(cudaStream_t stream, const RasterizeInputs& in, uint32_t* ids, int32_t* positions);
+// Also clears words.
+cudaError_t launch_number_positions(cudaStream_t stream, const RasterizeInputs& in, uint32_t* ids, int32_t* positions,
+                                    const Words& cleared);
 
 // Sets the outputs to the sums of each Gaussian's slots. runs [2, count] is temporary.
 cudaError_t launch_sum_slots(cudaStream_t stream, const RasterizeInputs& in, const uint32_t* ids,

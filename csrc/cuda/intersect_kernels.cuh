@@ -57,22 +57,16 @@ __global__ void count_tiles(IntersectInputs in, DepthOrder out, IntersectTotals*
   add_to_totals(tiles, bad, totals);
 }
 
-// One thread per Gaussian, and one more: starts [count + 1] receives the numbers of tiles in the order of depth,
-// followed by 0, ready for a prefix sum.
-__global__ void order_counts(int64_t count, const int32_t* order, const int32_t* tiles_per_gauss, int32_t* starts) {
-  const int64_t rank = thread_index();
-  if (rank > count) return;
-  starts[rank] = rank < count ? tiles_per_gauss[order[rank]] : 0;
-}
-
 // One thread per Gaussian, in the order of depth. A few Gaussians have most of the pairs, so a warp's lanes share all rows
 // of tiles of its Gaussians, then all pairs of these rows, whose places are neighbours.
-// Preconditions: starts is the exclusive prefix sum of order_counts' numbers, *totals of the same, tile_keys and indices are
+// Preconditions: starts is the exclusive prefix sum of the numbers of tiles, *totals of the same, tile_keys and indices are
 // [room], and no image was bad. A Gaussian whose pairs do not all fit there, and so each one behind it, has none. The spans
 // are computed again, which moves fewer bytes than storing them (docs/kernels.md), and are the same to the last bit, because
-// this file is compiled without contraction to fused operations.
+// this file is compiled without contraction to fused operations. Also clears words, for the sort of the pairs.
 __global__ void emit_pairs(IntersectInputs in, const int32_t* order, const int32_t* starts,
-                           const IntersectTotals* totals, int64_t room, uint32_t* tile_keys, int32_t* indices) {
+                           const IntersectTotals* totals, int64_t room, uint32_t* tile_keys, int32_t* indices,
+                           Words cleared) {
+  clear(cleared.first, cleared.count);
   if (totals->tiles > ~0u) return;  // the sums, of 32 bits, begin again from 0: no place is known
   const int64_t rank = thread_index();
   const int lane = static_cast<int>(threadIdx.x % kWarp);

@@ -14,25 +14,29 @@ namespace {
 // More blocks than run at once have only more histograms to add up.
 constexpr int64_t kMostCountBlocks = 1024;
 
+cudaError_t clear_totals(cudaStream_t stream, IntersectTotals* totals, int64_t words) {
+  return cudaMemsetAsync(totals, 0, sizeof *totals + words * sizeof(uint32_t), stream);
+}
+
+// Of a sort: the digits that it goes by, each in a pass, and the tiles of its pairs.
+int64_t pass_count(int bits) { return divide_up(bits, kernels::kDigitBits); }
+int64_t sort_tile_count(int64_t count) { return divide_up(count, kernels::kSortTile); }
+
 }  // namespace
 
 // intersect_kernels.cuh, pack_kernels.cuh
 
 cudaError_t launch_count_tiles(cudaStream_t stream, const IntersectInputs& in, const DepthOrder& out,
-                               IntersectTotals* totals) {
-  SPLAT_RETURN_ON_ERROR(cudaMemsetAsync(totals, 0, sizeof *totals, stream));
+                               IntersectTotals* totals, int64_t words) {
+  SPLAT_RETURN_ON_ERROR(clear_totals(stream, totals, words));
   return launch_each(stream, in.count, kernels::count_tiles, in, out, totals);
-}
-
-cudaError_t launch_order_counts(cudaStream_t stream, int64_t count, const int32_t* order,
-                                const int32_t* tiles_per_gauss, int32_t* starts) {
-  return launch_each(stream, count + 1, kernels::order_counts, count, order, tiles_per_gauss, starts);
 }
 
 cudaError_t launch_emit_pairs(cudaStream_t stream, const IntersectInputs& in, const int32_t* order,
                               const int32_t* starts, const IntersectTotals* totals, int64_t room, uint32_t* tile_keys,
-                              int32_t* indices) {
-  return launch_each(stream, in.count, kernels::emit_pairs, in, order, starts, totals, room, tile_keys, indices);
+                              int32_t* indices, const Words& cleared) {
+  return launch_each(stream, in.count, kernels::emit_pairs, in, order, starts, totals, room, tile_keys, indices,
+                     cleared);
 }
 
 cudaError_t launch_find_offsets(cudaStream_t stream, const IntersectInputs& in, int64_t total,
@@ -42,8 +46,8 @@ cudaError_t launch_find_offsets(cudaStream_t stream, const IntersectInputs& in, 
 }
 
 cudaError_t launch_count_shown(cudaStream_t stream, const IntersectInputs& in, int32_t* places, int32_t* tiles,
-                               IntersectTotals* totals) {
-  SPLAT_RETURN_ON_ERROR(cudaMemsetAsync(totals, 0, sizeof *totals, stream));
+                               IntersectTotals* totals, int64_t words) {
+  SPLAT_RETURN_ON_ERROR(clear_totals(stream, totals, words));
   return launch_each(stream, in.count, kernels::count_shown, in, places, tiles, totals);
 }
 
@@ -58,9 +62,10 @@ cudaError_t launch_pack_backward(cudaStream_t stream, const PackGradients& in, c
 
 // rasterize_kernel.cuh
 
-cudaError_t launch_stage_gaussians(cudaStream_t stream, const RasterizeInputs& in, float* staged) {
+cudaError_t launch_stage_gaussians(cudaStream_t stream, const RasterizeInputs& in, float* staged,
+                                   const RasterizeGradientOutputs& cleared) {
   const auto records = reinterpret_cast<kernels::StagedRecord*>(staged);
-  return launch_each(stream, in.count, kernels::stage_gaussians, in, records);
+  return launch_each(stream, in.count, kernels::stage_gaussians, in, records, cleared);
 }
 
 cudaError_t launch_rasterize(cudaStream_t stream, const RasterizeInputs& in, const float* staged,
@@ -75,24 +80,23 @@ cudaError_t launch_rasterize(cudaStream_t stream, const RasterizeInputs& in, con
 
 // sort_kernels.cuh
 
-cudaError_t launch_sort(cudaStream_t stream, void* memory, size_t& bytes, PairBuffers& pairs, int64_t count, int bits) {
-  using namespace kernels;
-  const int64_t tiles = divide_up(count, kSortTile), digits = divide_up(bits, kDigitBits);
+int64_t sort_words(int64_t count, int bits) {
+  const int64_t tiles = sort_tile_count(count);
   // Of each digit its histogram, the number of blocks that have begun, and what tiles publish.
-  const int64_t words = tiles > 1 ? kMostDigits * (kDigits + 1) + digits * tiles * kDigits : 0;
-  if (memory == nullptr) {
-    bytes = static_cast<size_t>(words) * sizeof(uint32_t);
-    return cudaSuccess;
-  }
+  return tiles > 1 ? kernels::kMostDigits * (kernels::kDigits + 1) + pass_count(bits) * tiles * kernels::kDigits : 0;
+}
+
+cudaError_t launch_sort(cudaStream_t stream, uint32_t* zeros, PairBuffers& pairs, int64_t count, int bits) {
+  using namespace kernels;
+  if (bits == 0) return cudaSuccess;
+  const int64_t tiles = sort_tile_count(count), digits = pass_count(bits);
   const auto number = static_cast<uint32_t>(count);
   PairBuffers given = pairs;
   pairs.current = (given.current + digits) % 2;
   if (tiles <= 1) {
     return launch_blocks(stream, tiles, kSortThreads, sort_digits, given, number, 0, bits, SortProgress{});
   }
-  uint32_t *histograms = static_cast<uint32_t*>(memory), *begun = histograms + kMostDigits * kDigits;
-  uint32_t* published = begun + kMostDigits;
-  SPLAT_RETURN_ON_ERROR(cudaMemsetAsync(memory, 0, bytes, stream));
+  uint32_t *histograms = zeros, *begun = histograms + kMostDigits * kDigits, *published = begun + kMostDigits;
   const int64_t count_tiles = divide_up(count, kCountTile);
   SPLAT_RETURN_ON_ERROR(launch_blocks(stream, count_tiles < kMostCountBlocks ? count_tiles : kMostCountBlocks,
                                       kCountThreads, count_digits, given.keys[given.current], number, bits,
@@ -106,17 +110,19 @@ cudaError_t launch_sort(cudaStream_t stream, void* memory, size_t& bytes, PairBu
   return cudaSuccess;
 }
 
-cudaError_t launch_exclusive_sum(cudaStream_t stream, void* memory, size_t& bytes, int32_t* numbers, int64_t count) {
+int64_t sum_words(int64_t count) {
+  const int64_t tiles = divide_up(count, kernels::kSumTile);
+  return tiles > 1 ? 2 * (tiles + 1) : 0;  // what tiles publish, and the number of blocks that have begun
+}
+
+cudaError_t launch_exclusive_sum(cudaStream_t stream, uint32_t* zeros, const int32_t* numbers, const int32_t* order,
+                                 int32_t* sums, int64_t count) {
   using namespace kernels;
   const int64_t tiles = divide_up(count, kSumTile);
-  if (memory == nullptr) {
-    bytes = static_cast<size_t>(tiles) * sizeof(uint32_t);
-    return cudaSuccess;
-  }
-  const auto number = static_cast<uint32_t>(count);
-  auto sums = static_cast<uint32_t*>(memory);
-  if (tiles > 1) SPLAT_RETURN_ON_ERROR(launch_blocks(stream, tiles, kSumThreads, sum_tiles, numbers, number, sums));
-  return launch_blocks(stream, tiles, kSumThreads, sum_numbers, numbers, number, sums);
+  SumProgress progress = {};
+  if (tiles > 1) progress = {reinterpret_cast<unsigned long long*>(zeros), zeros + 2 * tiles};
+  return launch_blocks(stream, tiles, kSumThreads, sum_numbers, numbers, order, sums, static_cast<uint32_t>(count),
+                       progress);
 }
 
 }  // namespace splat

@@ -30,8 +30,9 @@ cudaError_t launch_differentiate(cudaStream_t stream, const RasterizeInputs& in,
   });
 }
 
-cudaError_t launch_number_positions(cudaStream_t stream, const RasterizeInputs& in, uint32_t* ids, int32_t* positions) {
-  return launch_each(stream, in.intersections, kernels::number_positions, in, ids, positions);
+cudaError_t launch_number_positions(cudaStream_t stream, const RasterizeInputs& in, uint32_t* ids, int32_t* positions,
+                                    const Words& cleared) {
+  return launch_each(stream, in.intersections, kernels::number_positions, in, ids, positions, cleared);
 }
 
 cudaError_t launch_sum_slots(cudaStream_t stream, const RasterizeInputs& in, const uint32_t* ids,

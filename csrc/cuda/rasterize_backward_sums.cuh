@@ -8,9 +8,10 @@
 namespace splat {
 namespace kernels {
 
-// One thread per position of the lists: the input of the sort that sum_slots needs.
-__global__ void number_positions(RasterizeInputs in, uint32_t* ids, int32_t* positions) {
+// One thread per position of the lists: the input of the sort that sum_slots needs, and the words that it needs cleared.
+__global__ void number_positions(RasterizeInputs in, uint32_t* ids, int32_t* positions, Words cleared) {
   const int64_t i = thread_index();
+  clear(cleared.first, cleared.count);
   if (i >= in.intersections) return;
   ids[i] = static_cast<uint32_t>(in.flatten_ids[i]);
   positions[i] = static_cast<int32_t>(i);

@@ -5,10 +5,16 @@
 namespace splat {
 namespace kernels {
 
-// One thread per Gaussian: records [count].
-__global__ void stage_gaussians(RasterizeInputs in, StagedRecord* records) {
+// One thread per Gaussian: records [count]. Clears the gradients that are not null, for `differentiate` to add to.
+__global__ void stage_gaussians(RasterizeInputs in, StagedRecord* records, RasterizeGradientOutputs cleared) {
   const int64_t i = thread_index();
   if (i < in.count) records[i] = record_of(stage(in, static_cast<int32_t>(i)));
+  if (cleared.means_abs != nullptr) clear(cleared.means_abs, 2 * in.count);
+  if (cleared.means == nullptr) return;
+  clear(cleared.means, 2 * in.count);
+  clear(cleared.conics, 3 * in.count);
+  clear(cleared.colors, in.channels * in.count);
+  clear(cleared.opacities, in.count);
 }
 
 // Blends the colours [first_channel, first_channel + channels) of all pixels; alphas and last_ids are written with the

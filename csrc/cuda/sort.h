@@ -1,8 +1,8 @@
 // The radix sort and the prefix sum on the GPU. math/sort_keys.h has the keys, and how many of their bits are sorted,
 // which decides the number of passes.
 //
-// The functions are like those of host_functions.h. `memory`, `bytes`: temporary memory. A call without memory only sets
-// the bytes that are needed.
+// The functions are like those of host_functions.h. `zeros`: temporary memory, whose words are 0 before. What runs earlier
+// sets them, so that they need no launch of their own.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -17,11 +17,19 @@ struct PairBuffers {
   int current;
 };
 
+// The words of `zeros` for a sort; for fewer pairs, as many are enough.
+int64_t sort_words(int64_t count, int bits);
+
 // Sorts `count` pairs by the lowest bits of the keys, as unsigned numbers; stable. Each pass moves all pairs, and sorts
 // by up to 8 bits.
-cudaError_t launch_sort(cudaStream_t stream, void* memory, size_t& bytes, PairBuffers& pairs, int64_t count, int bits);
+cudaError_t launch_sort(cudaStream_t stream, uint32_t* zeros, PairBuffers& pairs, int64_t count, int bits);
 
-// Replaces each number by the sum of those before it. The sums must fit.
-cudaError_t launch_exclusive_sum(cudaStream_t stream, void* memory, size_t& bytes, int32_t* numbers, int64_t count);
+// The words of `zeros` for a prefix sum, an even number. Their address is a multiple of 8 bytes.
+int64_t sum_words(int64_t count);
+
+// Sets sums [count], each to the sum of the numbers before it, in the given order of them [count - 1]; null if they are
+// in order. The sums may take the place of such numbers.
+cudaError_t launch_exclusive_sum(cudaStream_t stream, uint32_t* zeros, const int32_t* numbers, const int32_t* order,
+                                 int32_t* sums, int64_t count);
 
 }  // namespace splat

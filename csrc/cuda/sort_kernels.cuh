@@ -49,17 +49,6 @@ static __device__ __forceinline__ uint32_t digit_of(uint32_t key, const Digit& d
   return key >> digit.shift & digit.mask;
 }
 
-// The sum over the block. All threads must call it.
-static __device__ __forceinline__ uint32_t block_sum(uint32_t value) {
-  __shared__ uint32_t sum;
-  if (threadIdx.x == 0) sum = 0;
-  __syncthreads();
-  const uint32_t of_warp = warp_sum(value);
-  if (threadIdx.x % kWarp == 0) atomicAdd(&sum, of_warp);
-  __syncthreads();
-  return sum;
-}
-
 // The sum over the threads before this one. All threads of the block must call it.
 template <int kBlockThreads>
 static __device__ __forceinline__ uint32_t sum_before(uint32_t value) {
@@ -280,46 +269,79 @@ __global__ void __launch_bounds__(kSortThreads, 2)
   }
 }
 
-// The sum of each kSumTile numbers.
-__global__ void __launch_bounds__(kSumThreads) sum_tiles(const int32_t* numbers, uint32_t count, uint32_t* sums) {
-  uint32_t sum = 0;
-#pragma unroll
-  for (int i = 0; i < kSumItems; ++i) {
-    const uint32_t at = blockIdx.x * kSumTile + i * kSumThreads + threadIdx.x;
-    if (at < count) sum += static_cast<uint32_t>(numbers[at]);
+// Of a prefix sum; null if there is one tile. 0 at first.
+struct SumProgress {
+  unsigned long long* published;  // [tiles]
+  uint32_t* begun;                // how many blocks
+};
+
+// What tiles publish for a prefix sum: a number of 32 bits, and one of these; 0 before they do.
+constexpr unsigned long long kOwnIsPublished = 1ull << 32, kSumIsPublished = 1ull << 33;
+
+// In lane 0, the sum of all tiles before one, of what they have published, looking back at as many at once as a warp has
+// lanes. All lanes of a warp must call it.
+static __device__ __forceinline__ uint32_t sum_before_tile(const unsigned long long* published, int64_t tile) {
+  const int lane = static_cast<int>(threadIdx.x % kWarp);
+  uint32_t before = 0;
+  for (unsigned int sums = 0; sums == 0; tile -= kWarp) {
+    const int64_t other = tile - 1 - lane;
+    unsigned long long found = other < 0 ? kSumIsPublished : 0;  // before the first is nothing
+    while (found == 0) found = load_relaxed(published + other);
+    sums = __ballot_sync(kAllLanes, (found & kSumIsPublished) != 0);
+    const bool counts = sums == 0 || lane < __ffs(static_cast<int>(sums));  // up to the nearest sum
+    before += warp_sum(counts ? static_cast<uint32_t>(found) : 0u);
   }
-  sum = block_sum(sum);
-  if (threadIdx.x == 0) sums[blockIdx.x] = sum;
+  return before;
 }
 
-// Replaces each number by the sum of those before it. `sums`: of the tiles; not read if there is one.
-__global__ void __launch_bounds__(kSumThreads) sum_numbers(int32_t* numbers, uint32_t count, const uint32_t* sums) {
-  __shared__ uint32_t words[kSumTile];
-  const uint32_t tile = blockIdx.x * kSumTile, in_tile = count - tile < kSumTile ? count - tile : kSumTile;
+// Sets sums [count], each to the sum of the numbers before it, in their order if that is not null.
+__global__ void __launch_bounds__(kSumThreads)
+    sum_numbers(const int32_t* numbers, const int32_t* order, int32_t* sums, uint32_t count, SumProgress progress) {
+  __shared__ uint32_t words[kSumTile], number, before_tile;
+  if (threadIdx.x == 0) {
+    number = progress.begun == nullptr ? 0 : atomicAdd(progress.begun, 1u);
+    before_tile = 0;
+  }
+  __syncthreads();
+  const uint32_t tile = number * kSumTile, in_tile = count - tile < kSumTile ? count - tile : kSumTile;
 #pragma unroll
   for (int i = 0; i < kSumItems; ++i) {
     const uint32_t at = i * kSumThreads + threadIdx.x;
-    words[at] = at < in_tile ? static_cast<uint32_t>(numbers[tile + at]) : 0;
+    uint32_t value = 0;
+    if (at < in_tile && tile + at + 1 < count) {
+      value = static_cast<uint32_t>(numbers[order == nullptr ? tile + at : order[tile + at]]);
+    }
+    words[at] = value;
   }
-  uint32_t before = 0;
-  for (uint32_t other = threadIdx.x; other < blockIdx.x; other += kSumThreads) before += sums[other];
-  before = block_sum(before);  // also a barrier
+  __syncthreads();
   uint32_t* own = words + threadIdx.x * kSumItems;
   uint32_t of_thread = 0;
 #pragma unroll
   for (int i = 0; i < kSumItems; ++i) of_thread += own[i];
-  before += sum_before<kSumThreads>(of_thread);
+  uint32_t before = sum_before<kSumThreads>(of_thread);
+  if (progress.published != nullptr && threadIdx.x >= kSumThreads - kWarp) {
+    const uint32_t of_tile = __shfl_sync(kAllLanes, before + of_thread, kWarp - 1);
+    const bool publishes = threadIdx.x == kSumThreads - kWarp;
+    if (publishes) store_relaxed(progress.published + number, kOwnIsPublished | of_tile);
+    const uint32_t found = sum_before_tile(progress.published, number);
+    if (publishes) {
+      store_relaxed(progress.published + number, kSumIsPublished | (found + of_tile));
+      before_tile = found;
+    }
+  }
+  __syncthreads();
+  before += before_tile;
 #pragma unroll
   for (int i = 0; i < kSumItems; ++i) {
-    const uint32_t number = own[i];
+    const uint32_t value = own[i];
     own[i] = before;
-    before += number;
+    before += value;
   }
   __syncthreads();
 #pragma unroll
   for (int i = 0; i < kSumItems; ++i) {
     const uint32_t at = i * kSumThreads + threadIdx.x;
-    if (at < in_tile) numbers[tile + at] = static_cast<int32_t>(words[at]);
+    if (at < in_tile) sums[tile + at] = static_cast<int32_t>(words[at]);
   }
 }
 

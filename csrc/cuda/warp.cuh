@@ -14,6 +14,13 @@ static __device__ __forceinline__ int64_t thread_index() {
   return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
 }
 
+// Sets this thread's share of numbers to 0.
+template <class T>
+static __device__ __forceinline__ void clear(T* numbers, int64_t count) {
+  const int64_t threads = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t i = thread_index(); i < count; i += threads) numbers[i] = 0;
+}
+
 // The sum over the warp, in lane 0. Always added in the same order.
 template <class T>
 static __device__ __forceinline__ T warp_sum(T value) {
@@ -119,7 +126,8 @@ static __device__ __forceinline__ void add_to_global(float* to, float value) {
 #endif
 }
 
-// A word of global memory that other blocks read and write meanwhile: the whole of it, in no order with other words.
+// A word of global memory, of 32 or 64 bits, that other blocks read and write meanwhile: the whole of it, in no order
+// with other words.
 static __device__ __forceinline__ uint32_t load_relaxed(const uint32_t* from) {
 #if defined(__CUDA_ARCH__)
   uint32_t value;
@@ -130,9 +138,27 @@ static __device__ __forceinline__ uint32_t load_relaxed(const uint32_t* from) {
 #endif
 }
 
+static __device__ __forceinline__ unsigned long long load_relaxed(const unsigned long long* from) {
+#if defined(__CUDA_ARCH__)
+  unsigned long long value;
+  asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(__cvta_generic_to_global(from)) : "memory");
+  return value;
+#else
+  return *from;
+#endif
+}
+
 static __device__ __forceinline__ void store_relaxed(uint32_t* to, uint32_t value) {
 #if defined(__CUDA_ARCH__)
   asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(__cvta_generic_to_global(to)), "r"(value) : "memory");
+#else
+  *to = value;
+#endif
+}
+
+static __device__ __forceinline__ void store_relaxed(unsigned long long* to, unsigned long long value) {
+#if defined(__CUDA_ARCH__)
+  asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(__cvta_generic_to_global(to)), "l"(value) : "memory");
 #else
   *to = value;
 #endif

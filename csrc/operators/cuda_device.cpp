@@ -31,21 +31,25 @@ void Cuda::spherical_harmonics_backward(const HarmonicsOperands& p, const Harmon
 
 void Cuda::rasterize(const RasterizeOperands& p, const RasterizeImages& images) const {
   const RasterizeInputs in = p.inputs();
-  const Tensor staged = stage_gaussians(in, p.colors);
+  const Tensor staged = stage_gaussians(in, p.colors, {});
   check_cuda(launch_rasterize(stream_, in, staged.const_data_ptr<float>(), images.outputs()));
 }
 
-Tensor Cuda::stage_gaussians(const RasterizeInputs& in, const Tensor& like) const {
+Tensor Cuda::stage_gaussians(const RasterizeInputs& in, const Tensor& like,
+                             const RasterizeGradientOutputs& cleared) const {
   const Tensor staged = empty_like_device({in.count, kStagedFloats}, ScalarType::Float, like);
-  check_cuda(launch_stage_gaussians(stream_, in, staged.mutable_data_ptr<float>()));
+  check_cuda(launch_stage_gaussians(stream_, in, staged.mutable_data_ptr<float>(), cleared));
   return staged;
 }
 
 void Cuda::rasterize_backward(const RasterizeBackwardOperands& p, bool deterministic) const {
-  for (const Tensor* gradient : {&p.v_means2d, &p.v_means2d_abs, &p.v_conics, &p.v_colors, &p.v_opacities}) {
-    clear(*gradient);
+  if (p.forward.intersections > 0 && p.forward.tiles() > 0) {
+    differentiate(p, deterministic);
+  } else {
+    for (const Tensor* gradient : {&p.v_means2d, &p.v_means2d_abs, &p.v_conics, &p.v_colors, &p.v_opacities}) {
+      clear(*gradient);
+    }
   }
-  if (p.forward.intersections > 0 && p.forward.tiles() > 0) differentiate(p, deterministic);
   if (p.forward.backgrounds) sum_backgrounds(p);
 }
 
@@ -57,12 +61,14 @@ void Cuda::differentiate(const RasterizeBackwardOperands& p, bool deterministic)
   const Tensor slot_tensor = empty_like_device({slot_values}, ScalarType::Float, like);
   float* slots = deterministic ? slot_tensor.mutable_data_ptr<float>() : nullptr;
   clear(slot_tensor);
-  const Tensor staged = stage_gaussians(in, like);
+  // What slots are summed up to is set, not added to.
+  const Tensor staged = stage_gaussians(in, like, deterministic ? RasterizeGradientOutputs{} : p.outputs());
   check_cuda(launch_differentiate(stream_, in, staged.const_data_ptr<float>(), p.gradients(), p.outputs(), slots));
   if (!deterministic) return;
   SortPairs by_id(in.intersections, like);
-  check_cuda(launch_number_positions(stream_, in, by_id.keys(), by_id.values()));
-  sort_pairs(stream_, by_id, kGaussianKeyBits, like);
+  const SortWords zeros(in.intersections, kGaussianKeyBits, like);
+  check_cuda(launch_number_positions(stream_, in, by_id.keys(), by_id.values(), zeros.words()));
+  check_cuda(launch_sort(stream_, zeros.words().first, by_id.buffers(), in.intersections, kGaussianKeyBits));
   const Tensor runs = empty_like_device({2, in.count}, ScalarType::Int, like);
   check_cuda(launch_sum_slots(stream_, in, by_id.keys(), by_id.values(), slots, runs.mutable_data_ptr<int32_t>(),
                               p.outputs()));

@@ -33,7 +33,7 @@ class Cuda : CudaCall {
 
  private:
   // [count, kStagedFloats], in memory of torch.
-  Tensor stage_gaussians(const RasterizeInputs& in, const Tensor& like) const;
+  Tensor stage_gaussians(const RasterizeInputs& in, const Tensor& like, const RasterizeGradientOutputs& cleared) const;
   void differentiate(const RasterizeBackwardOperands& p, bool deterministic) const;
   void sum_backgrounds(const RasterizeBackwardOperands& p) const;
 };

@@ -8,11 +8,13 @@
 namespace splat {
 namespace {
 
-// Sums that a kernel leaves, and that the host can wait for. What is launched between `copy` and `wait` runs meanwhile.
+// Sums that a kernel leaves, and that the host can wait for, before words that are 0 when they are. What is launched
+// between `copy` and `wait` runs meanwhile.
 class Totals {
  public:
-  Totals(cudaStream_t stream, const Tensor& like)
-      : stream_(stream), device_(empty_like_device({kNumbers}, ScalarType::Long, like)) {}
+  Totals(cudaStream_t stream, int64_t words, const Tensor& like)
+      : stream_(stream), count_(words),
+        device_(empty_like_device({kNumbers + divide_up(words, 2)}, ScalarType::Long, like)) {}
   Totals(const Totals&) = delete;
   Totals& operator=(const Totals&) = delete;
 
@@ -23,6 +25,8 @@ class Totals {
   }
 
   IntersectTotals* on_device() const { return static_cast<IntersectTotals*>(device_.mutable_data_ptr()); }
+  int64_t count() const { return count_; }
+  uint32_t* words() const { return reinterpret_cast<uint32_t*>(on_device() + 1); }
 
   void copy() {
     // Pinned: a copy into other memory would itself wait.
@@ -43,6 +47,7 @@ class Totals {
  private:
   static constexpr int64_t kNumbers = sizeof(IntersectTotals) / sizeof(int64_t);
   cudaStream_t stream_;
+  int64_t count_;
   Tensor device_;
   std::optional<Tensor> host_;
   cudaEvent_t copied_ = nullptr;
@@ -53,14 +58,15 @@ DepthOrder depth_order(const IntersectOperands& p, const SortPairs& by_depth) {
   return {p.tiles_per_gauss.mutable_data_ptr<int32_t>(), by_depth.keys(), by_depth.values()};
 }
 
+// The words of `sort_by_depth`, of so many Gaussians at most.
+int64_t depth_words(int64_t count) { return sum_words(count + 1) + sort_words(count, kDepthKeyBits); }
+
 // Sorts the Gaussians by depth; returns the places of their first pairs in that order, [count + 1].
-Tensor sort_by_depth(cudaStream_t stream, const IntersectOperands& p, SortPairs& by_depth) {
-  sort_pairs(stream, by_depth, kDepthKeyBits, p.means2d);
+Tensor sort_by_depth(cudaStream_t stream, const IntersectOperands& p, SortPairs& by_depth, uint32_t* zeros) {
+  check_cuda(launch_sort(stream, zeros + sum_words(p.count + 1), by_depth.buffers(), p.count, kDepthKeyBits));
   const Tensor starts = empty_like_device({p.count + 1}, ScalarType::Int, p.means2d);
-  int32_t* start = starts.mutable_data_ptr<int32_t>();
-  check_cuda(
-      launch_order_counts(stream, p.count, by_depth.values(), p.tiles_per_gauss.const_data_ptr<int32_t>(), start));
-  exclusive_sum(stream, start, p.count + 1, p.means2d);
+  check_cuda(launch_exclusive_sum(stream, zeros, p.tiles_per_gauss.const_data_ptr<int32_t>(), by_depth.values(),
+                                  starts.mutable_data_ptr<int32_t>(), p.count + 1));
   return starts;
 }
 
@@ -75,10 +81,12 @@ Tensor list_pairs(cudaStream_t stream, const IntersectOperands& p, const SortPai
     check_cuda(cudaMemsetAsync(by_tile.keys(), 0xFF, room * sizeof(uint32_t), stream));
     check_cuda(cudaMemsetAsync(by_tile.values(), 0xFF, room * sizeof(int32_t), stream));
   }
-  if (room > 0) {
+  if (room > 0 && p.count > 0) {
+    const int bits = tile_key_bits(p.images, in.tile_bits);
+    const SortWords zeros(room, bits, p.means2d);
     check_cuda(launch_emit_pairs(stream, in, by_depth.values(), starts.const_data_ptr<int32_t>(), totals.on_device(),
-                                 room, by_tile.keys(), by_tile.values()));
-    sort_pairs(stream, by_tile, tile_key_bits(p.images, in.tile_bits), p.means2d);
+                                 room, by_tile.keys(), by_tile.values(), zeros.words()));
+    check_cuda(launch_sort(stream, zeros.words().first, by_tile.buffers(), room, bits));
   }
   check_cuda(launch_find_offsets(stream, in, room, by_tile.keys(), p.offsets.mutable_data_ptr<int32_t>()));
   return by_tile.values_tensor();
@@ -91,11 +99,11 @@ Tensor list_pairs(cudaStream_t stream, const IntersectOperands& p, const SortPai
 Tensor Cuda::intersect(const IntersectOperands& p) const {
   const IntersectInputs in = p.inputs();
   SortPairs by_depth(p.count, p.means2d);
-  Totals totals(stream_, p.means2d);
-  check_cuda(launch_count_tiles(stream_, in, depth_order(p, by_depth), totals.on_device()));
-  if (p.capacity) return list_pairs(stream_, p, by_depth, sort_by_depth(stream_, p, by_depth), totals, *p.capacity);
-  totals.copy();
-  const Tensor starts = sort_by_depth(stream_, p, by_depth);
+  Totals totals(stream_, depth_words(p.count), p.means2d);
+  check_cuda(launch_count_tiles(stream_, in, depth_order(p, by_depth), totals.on_device(), totals.count()));
+  if (!p.capacity) totals.copy();
+  const Tensor starts = sort_by_depth(stream_, p, by_depth, totals.words());
+  if (p.capacity) return list_pairs(stream_, p, by_depth, starts, totals, *p.capacity);
   const IntersectTotals found = totals.wait();
   STD_TORCH_CHECK(found.flagged == 0, "image_ids must be in [0, ", in.images, "); ", found.flagged, " are not");
   return list_pairs(stream_, p, by_depth, starts, totals, static_cast<int64_t>(found.tiles));
@@ -107,10 +115,11 @@ PackResults Cuda::pack(const PackOperands& p) const {
   int32_t* places = p.places.mutable_data_ptr<int32_t>();
   const Tensor tile_tensor = empty_like_device({p.lists() ? p.count() : 0}, ScalarType::Int, like);
   int32_t* tiles = p.lists() ? tile_tensor.mutable_data_ptr<int32_t>() : nullptr;
-  Totals totals(stream_, like);
-  check_cuda(launch_count_shown(stream_, p.rows(), places, tiles, totals.on_device()));
+  const int64_t place_words = sum_words(p.count());
+  Totals totals(stream_, place_words + (p.lists() ? depth_words(p.count()) : 0), like);
+  check_cuda(launch_count_shown(stream_, p.rows(), places, tiles, totals.on_device(), totals.count()));
   totals.copy();
-  exclusive_sum(stream_, places, p.count(), like);
+  check_cuda(launch_exclusive_sum(stream_, totals.words(), places, nullptr, places, p.count()));
   const IntersectTotals found = totals.wait();
 
   const PackedTensors rows = empty_rows(p, static_cast<int64_t>(found.flagged));
@@ -121,7 +130,7 @@ PackResults Cuda::pack(const PackOperands& p) const {
   const IntersectOperands packed = check_packed_intersect(p, rows);
   SortPairs by_depth(packed.count, like);
   check_cuda(launch_pack(stream_, p.inputs(), places, tiles, rows.pointers(), depth_order(packed, by_depth)));
-  const Tensor starts = sort_by_depth(stream_, packed, by_depth);
+  const Tensor starts = sort_by_depth(stream_, packed, by_depth, totals.words() + place_words);
   const Tensor flatten_ids = list_pairs(stream_, packed, by_depth, starts, totals, static_cast<int64_t>(found.tiles));
   return {rows, {packed.tiles_per_gauss, flatten_ids, packed.offsets}};
 }

@@ -7,6 +7,7 @@ test_gradients_projection.py.
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 from collections.abc import Iterator
 from types import ModuleType
@@ -36,6 +37,8 @@ from torch import Tensor
 
 require_all_parts()
 
+M_PERTURB = -6  # malloc.h
+
 
 class Executed:
     """The operators of the CUDA library; the fixture simt says what is executed."""
@@ -50,10 +53,13 @@ SIMT = Executed()
 
 
 @pytest.fixture
-def simt(simt_ptx: ModuleType, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The module that executes the kernels."""
+def simt(simt_ptx: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """The module that executes the kernels. New memory is full of garbage, so what counts on 0 has to set it."""
     monkeypatch.setattr(Executed, "name", simt_ptx.__name__)
-    return simt_ptx
+    libc = ctypes.CDLL(None)
+    assert libc.mallopt(M_PERTURB, 0x44) == 1
+    yield simt_ptx
+    libc.mallopt(M_PERTURB, 0)
 
 
 @pytest.fixture(params=[0, 7], ids=["in-order", "shuffled"])

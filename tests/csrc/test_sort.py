@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 
 SORT_TILE, SUM_TILE, DIGITS = 7296, 3840, 256  # csrc/cuda/sort_kernels.cuh
 SUM_IS_KNOWN = 1 << 31
+OWN_IS_PUBLISHED, SUM_IS_PUBLISHED = 1 << 32, 1 << 33
 # By name: what keys are drawn from, and by how many of their bits they are sorted.
 KEYS = {"any": (2**32, 32), "13 bits of any": (2**32, 13), "few": (3, 8), "all the same": (1, 32)}
 KERNEL = "_ZN5splat7kernels11sort_digitsENS_11PairBuffersEjiiNS0_12SortProgressE"
+SUM_KERNEL = "_ZN5splat7kernels11sum_numbersEPKiS2_PijNS0_11SumProgressE"
 
 
 @pytest.fixture(params=[0, 7], ids=["in-order", "shuffled"])
@@ -46,14 +48,14 @@ def test_no_pairs_are_no_launch(simt_wheel: ModuleType) -> None:
     before = simt_wheel.calls()
 
     simt_wheel.sort_pairs(np.zeros(0, np.uint32), np.zeros(0, np.int32), 32)
-    simt_wheel.exclusive_sum(np.zeros(0, np.int32))
+    simt_wheel.exclusive_sum(np.zeros(0, np.int32), None, 0)
 
     assert simt_wheel.calls().get("cudaLaunchKernelEx") == before.get("cudaLaunchKernelEx")
 
 
-@pytest.mark.parametrize(("count", "launches"), [(SORT_TILE, 1), (SORT_TILE + 1, 2 + 4)])
+@pytest.mark.parametrize(("count", "launches"), [(SORT_TILE, 1), (SORT_TILE + 1, 1 + 4)])
 def test_what_fits_into_one_block_is_one_launch(simt_wheel: ModuleType, count: int, launches: int) -> None:
-    """Else a fill, a histogram, and a kernel for each of the digits (benchmarks/launches.py)."""
+    """Else a histogram, and a kernel for each of the digits (benchmarks/launches.py)."""
     before = simt_wheel.calls()
 
     simt_wheel.sort_pairs(drawn(count, 2**32), np.zeros(count, np.int32), 32)
@@ -90,11 +92,44 @@ def test_a_tile_adds_up_what_those_before_it_have_published(simt_wheel: ModuleTy
     assert (published[-1] == sums[-1] + SUM_IS_KNOWN).all()
 
 
-@pytest.mark.parametrize("count", [1, SUM_TILE, SUM_TILE + 1, 257 * SUM_TILE + 9])
-def test_prefix_sums_overflow_as_32_bits_do(simt_wheel: ModuleType, count: int) -> None:
-    """Of more tiles than a block has threads, too."""
+@pytest.mark.parametrize("count", [1, SUM_TILE, SUM_TILE + 1, 65 * SUM_TILE + 9])
+def test_prefix_sums_overflow_as_32_bits_do(any_order: ModuleType, count: int) -> None:
+    """Of more tiles than a warp looks back at once, too."""
     numbers = drawn(count, 2**32).astype(np.int32)
 
-    sums = simt_wheel.exclusive_sum(numbers)
+    sums = any_order.exclusive_sum(numbers, None, count)
 
     assert (sums == (np.cumsum(numbers.astype(np.int64)) - numbers).astype(np.int32)).all()
+
+
+@pytest.mark.parametrize("count", [1, SUM_TILE - 1, SUM_TILE, 2 * SUM_TILE + 7])
+def test_prefix_sums_of_another_order_with_all_at_the_end(any_order: ModuleType, count: int) -> None:
+    numbers = drawn(count, 1000).astype(np.int32)
+    order = np.random.default_rng(3).permutation(count).astype(np.int32)
+
+    sums = any_order.exclusive_sum(numbers, order, count + 1)
+
+    assert (sums == np.concatenate([[0], np.cumsum(numbers[order])])).all()
+
+
+@pytest.mark.parametrize("known", [0, 1, 33, 39])
+def test_a_tile_looks_back_to_the_nearest_sum(simt_wheel: ModuleType, known: int) -> None:
+    """Over tiles that have published their own numbers only, of which a warp reads 32 at once."""
+    tiles = 41
+    numbers = drawn(tiles * SUM_TILE, 2**32).astype(np.int32)
+    own = numbers.reshape(tiles, SUM_TILE).astype(np.int64).sum(1)
+    published = (own % 2**32 + OWN_IS_PUBLISHED).astype(np.uint64)
+    published[known] = own[: known + 1].sum() % 2**32 + SUM_IS_PUBLISHED
+    published[:known] = OWN_IS_PUBLISHED + 1  # nobody looks there
+    published[-1] = 0
+    sums = np.full_like(numbers, -1)
+    progress = (published, np.full(1, tiles - 1, np.uint32))
+
+    simt_wheel.run_ptx(
+        SUM_KERNEL, (1, 1, 1), (256, 1, 1), 0, [numbers, None, sums, struct.pack("I", len(numbers)), progress], False
+    )
+
+    expected = (np.cumsum(numbers.astype(np.int64)) - numbers).astype(np.int32)
+    assert (sums[-SUM_TILE:] == expected[-SUM_TILE:]).all()
+    assert (sums[:-SUM_TILE] == -1).all()
+    assert published[-1] == SUM_IS_PUBLISHED + (own.sum() - int(numbers[-1])) % 2**32

@@ -31,15 +31,12 @@ simt::Array array(const char* name, const py::array& numbers) {
   return {name, numbers.data(), static_cast<size_t>(numbers.nbytes()), static_cast<size_t>(numbers.itemsize())};
 }
 
-// Calls a function of sort.h for the size of its memory, then with memory that is full of garbage.
+// Calls a function of sort.h with as many words as it takes, which are 0.
 template <class Launch>
-void with_memory(const Launch& launch) {
-  size_t bytes = 0;
-  if (launch(nullptr, bytes) != cudaSuccess) throw std::runtime_error("no size");
-  const py::array_t<uint8_t> memory(static_cast<py::ssize_t>(bytes) + 1);
-  memset(const_cast<uint8_t*>(memory.data()), 0xFA, bytes + 1);
-  simt::use(array("memory", memory));
-  if (launch(const_cast<uint8_t*>(memory.data()), bytes) != cudaSuccess) throw std::runtime_error("not launched");
+void with_zeros(int64_t words, const Launch& launch) {
+  std::vector<uint64_t> memory(static_cast<size_t>(words / 2 + 1));
+  simt::use({"zeros", memory.data(), static_cast<size_t>(words) * sizeof(uint32_t), sizeof(uint32_t)});
+  if (launch(reinterpret_cast<uint32_t*>(memory.data())) != cudaSuccess) throw std::runtime_error("not launched");
 }
 
 void run_broken(const std::string& name, py::array_t<float, py::array::c_style> in,
@@ -95,17 +92,23 @@ py::tuple sort_pairs(const Numbers<uint32_t>& keys, const Numbers<int32_t>& valu
     simt::use(array("keys", all_keys[half]));
     simt::use(array("values", all_values[half]));
   }
-  with_memory([&](void* memory, size_t& bytes) {
-    return splat::launch_sort(nullptr, memory, bytes, pairs, keys.size(), bits);
-  });
+  with_zeros(splat::sort_words(keys.size(), bits),
+             [&](uint32_t* zeros) { return splat::launch_sort(nullptr, zeros, pairs, keys.size(), bits); });
   return py::make_tuple(all_keys[pairs.current], all_values[pairs.current]);
 }
 
-Numbers<int32_t> exclusive_sum(const Numbers<int32_t>& numbers) {
-  Numbers<int32_t> sums = numbers.attr("copy")();
-  simt::use(array("numbers", sums));
-  with_memory([&](void* memory, size_t& bytes) {
-    return splat::launch_exclusive_sum(nullptr, memory, bytes, sums.mutable_data(), sums.size());
+// The sums [count] of the numbers before each, in this order; without one, they take the numbers' place.
+Numbers<int32_t> exclusive_sum(const Numbers<int32_t>& numbers, const std::optional<Numbers<int32_t>>& order,
+                               py::ssize_t count) {
+  Numbers<int32_t> sums = order ? Numbers<int32_t>(count) : Numbers<int32_t>(numbers.attr("copy")());
+  if (order) {
+    simt::use(array("numbers", numbers));
+    simt::use(array("order", *order));
+  }
+  simt::use(array("sums", sums));
+  with_zeros(splat::sum_words(count), [&](uint32_t* zeros) {
+    return splat::launch_exclusive_sum(nullptr, zeros, order ? numbers.data() : sums.data(),
+                                       order ? order->data() : nullptr, sums.mutable_data(), count);
   });
   return sums;
 }
