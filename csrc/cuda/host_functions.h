@@ -51,11 +51,16 @@ struct IntersectTotals {
   unsigned long long flagged;  // Gaussians of one kind, which the launch names
 };
 
-// [count] each: the number of tiles, the depth_key, and the Gaussian's number.
+// The floats of a Gaussian as its pairs are made from it.
+constexpr int kListedFloats = 8;
+
+// [count] each: the number of tiles, the depth_key, and the Gaussian's number; and [count, kListedFloats], whose address is
+// a multiple of 32 bytes, of those that have tiles.
 struct DepthOrder {
   int32_t* tiles_per_gauss;
   uint32_t* keys;
   int32_t* order;
+  float* records;
 };
 
 // Sets the arrays and *totals, with a flag for Gaussians whose image does not exist, and the words of 32 bits behind
@@ -65,10 +70,10 @@ cudaError_t launch_count_tiles(cudaStream_t stream, const IntersectInputs& in, c
 
 // The pairs of each Gaussian, from its place on in [room]; none of a Gaussian for all of whose pairs there is no room, and
 // none at all if there are 2^32 or more. If there are Gaussians, also clears words. Preconditions: starts [count + 1] is
-// the exclusive sum of the numbers of tiles in this order, *totals is what launch_count_tiles or launch_count_shown left,
+// the exclusive sum of the numbers of tiles in this order, records and *totals are what launch_count_tiles or launch_count_shown left,
 // and no image is bad.
 cudaError_t launch_emit_pairs(cudaStream_t stream, const IntersectInputs& in, const int32_t* order,
-                              const int32_t* starts, const IntersectTotals* totals, int64_t room, uint32_t* tile_keys,
+                              const float* records, const int32_t* starts, const IntersectTotals* totals, int64_t room, uint32_t* tile_keys,
                               int32_t* indices, const Words& cleared);
 
 // offsets [I, rows, columns]: the position of each tile's first pair. Precondition: tile_keys [total] ascend.

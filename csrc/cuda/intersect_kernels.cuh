@@ -19,10 +19,41 @@ static __device__ __forceinline__ int64_t tile_count(const IntersectInputs& in, 
   return tiles;
 }
 
-static __device__ __forceinline__ void set_depth_order(const DepthOrder& out, int64_t i, int64_t tiles, float depth) {
+// Each read at once by a lane.
+struct alignas(16) ListedCentre {
+  float x, y;
+  int32_t radius_x, radius_y;
+};
+struct alignas(16) ListedExtent {
+  float a, b, c, opacity;
+};
+
+// What a Gaussian's tiles follow from, as a sector of its own. `emit_pairs` reads it in the order of depth, in which
+// neighbours are anywhere in memory.
+struct alignas(32) ListedRecord {
+  ListedCentre centre;
+  ListedExtent extent;
+};
+static_assert(sizeof(ListedRecord) == kListedFloats * sizeof(float), "what the host allocates");
+
+static __device__ __forceinline__ TileReach reach_of(const TileGrid& grid, const ListedRecord& record) {
+  const ListedCentre centre = record.centre;
+  const ListedExtent extent = record.extent;
+  return tile_reach(grid, centre.x, centre.y, centre.radius_x, centre.radius_y, extent.a, extent.b, extent.c,
+                    extent.opacity);
+}
+
+// Sets the place `i` from the row of the other arrays.
+static __device__ __forceinline__ void set_depth_order(const DepthOrder& out, int64_t i, int64_t tiles,
+                                                       const float* means, const int32_t* radii, const float* depths,
+                                                       const float* conics, const float* opacities, int64_t row) {
   out.tiles_per_gauss[i] = static_cast<int32_t>(tiles);
-  out.keys[i] = depth_key(tiles, depth);
+  out.keys[i] = depth_key(tiles, depths[row]);
   out.order[i] = static_cast<int32_t>(i);
+  if (tiles == 0) return;
+  reinterpret_cast<ListedRecord*>(out.records)[i] = {
+      {means[2 * row], means[2 * row + 1], radii[2 * row], radii[2 * row + 1]},
+      {conics[3 * row], conics[3 * row + 1], conics[3 * row + 2], opacities[row]}};
 }
 
 // Adds the block's numbers of tiles, and of threads with a flag. All threads of the block must call it, in full warps.
@@ -52,18 +83,18 @@ __global__ void count_tiles(IntersectInputs in, DepthOrder out, IntersectTotals*
     const int64_t image = image_of(in, i);
     bad = image < 0 || image >= in.images;
     if (!bad) tiles = tile_count(in, i);
-    set_depth_order(out, i, tiles, in.depths[i]);
+    set_depth_order(out, i, tiles, in.means, in.radii, in.depths, in.conics, in.opacities, i);
   }
   add_to_totals(tiles, bad, totals);
 }
 
 // One thread per Gaussian, in the order of depth. A few Gaussians have most of the pairs, so a warp's lanes share all rows
 // of tiles of its Gaussians, then all pairs of these rows, whose places are neighbours.
-// Preconditions: starts is the exclusive prefix sum of the numbers of tiles, *totals of the same, tile_keys and indices are
-// [room], and no image was bad. A Gaussian whose pairs do not all fit there, and so each one behind it, has none. The spans
+// Preconditions: starts is the exclusive prefix sum of the numbers of tiles, *totals of the same, records those that came
+// with the numbers, tile_keys and indices are [room], and no image was bad. A Gaussian whose pairs do not all fit there, and so each one behind it, has none. The spans
 // are computed again, which moves fewer bytes than storing them (docs/kernels.md), and are the same to the last bit, because
 // this file is compiled without contraction to fused operations. Also clears words, for the sort of the pairs.
-__global__ void emit_pairs(IntersectInputs in, const int32_t* order, const int32_t* starts,
+__global__ void emit_pairs(IntersectInputs in, const int32_t* order, const ListedRecord* records, const int32_t* starts,
                            const IntersectTotals* totals, int64_t room, uint32_t* tile_keys, int32_t* indices,
                            Words cleared) {
   clear(cleared.first, cleared.count);
@@ -79,7 +110,7 @@ __global__ void emit_pairs(IntersectInputs in, const int32_t* order, const int32
     if (start >= 0 && next > start && next <= room) {
       i = order[rank];
       image = static_cast<int32_t>(image_of(in, i));
-      reach = reach_of(in, i);
+      reach = reach_of(in.grid, records[i]);
     }
   }
   const int rows = reach.row_end - reach.row_begin;

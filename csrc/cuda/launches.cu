@@ -33,9 +33,10 @@ cudaError_t launch_count_tiles(cudaStream_t stream, const IntersectInputs& in, c
 }
 
 cudaError_t launch_emit_pairs(cudaStream_t stream, const IntersectInputs& in, const int32_t* order,
-                              const int32_t* starts, const IntersectTotals* totals, int64_t room, uint32_t* tile_keys,
-                              int32_t* indices, const Words& cleared) {
-  return launch_each(stream, in.count, kernels::emit_pairs, in, order, starts, totals, room, tile_keys, indices,
+                              const float* records, const int32_t* starts, const IntersectTotals* totals, int64_t room,
+                              uint32_t* tile_keys, int32_t* indices, const Words& cleared) {
+  return launch_each(stream, in.count, kernels::emit_pairs, in, order,
+                     reinterpret_cast<const kernels::ListedRecord*>(records), starts, totals, room, tile_keys, indices,
                      cleared);
 }
 

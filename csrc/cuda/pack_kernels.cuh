@@ -25,7 +25,8 @@ __global__ void pack(PackInputs in, const int32_t* places, const int32_t* tiles,
   if (row >= in.images * in.gaussians || !is_shown(in.radii, row)) return;
   const int32_t place = places[row];
   pack_row(in, row, place, out);
-  if (tiles != nullptr) set_depth_order(packed, place, tiles[row], in.depths[row]);
+  if (tiles == nullptr) return;
+  set_depth_order(packed, place, tiles[row], in.means, in.radii, in.depths, in.conics, in.opacities, row);
 }
 
 // One thread per Gaussian of each set of colours, for the images of the set in their order: no atomics.

@@ -54,9 +54,19 @@ class Totals {
   bool copying_ = false;
 };
 
-DepthOrder depth_order(const IntersectOperands& p, const SortPairs& by_depth) {
-  return {p.tiles_per_gauss.mutable_data_ptr<int32_t>(), by_depth.keys(), by_depth.values()};
-}
+// Gaussians to be sorted by depth, with what their pairs are made from.
+struct ByDepth {
+  explicit ByDepth(const IntersectOperands& p)
+      : pairs(p.count, p.means2d), records(empty_like_device({p.count, kListedFloats}, ScalarType::Float, p.means2d)) {}
+
+  DepthOrder unsorted(const IntersectOperands& p) const {
+    return {p.tiles_per_gauss.mutable_data_ptr<int32_t>(), pairs.keys(), pairs.values(),
+            records.mutable_data_ptr<float>()};
+  }
+
+  SortPairs pairs;
+  Tensor records;
+};
 
 // The words of `sort_by_depth`, of so many Gaussians at most.
 int64_t depth_words(int64_t count) { return sum_words(count + 1) + sort_words(count, kDepthKeyBits); }
@@ -71,7 +81,7 @@ Tensor sort_by_depth(cudaStream_t stream, const IntersectOperands& p, SortPairs&
 }
 
 // Returns flatten_ids [room], and sets the offsets. What there is room for beyond the pairs is kNoGaussian.
-Tensor list_pairs(cudaStream_t stream, const IntersectOperands& p, const SortPairs& by_depth, const Tensor& starts,
+Tensor list_pairs(cudaStream_t stream, const IntersectOperands& p, const ByDepth& by_depth, const Tensor& starts,
                   const Totals& totals, int64_t room) {
   check_intersections(room);
   const IntersectInputs in = p.inputs();
@@ -84,8 +94,9 @@ Tensor list_pairs(cudaStream_t stream, const IntersectOperands& p, const SortPai
   if (room > 0 && p.count > 0) {
     const int bits = tile_key_bits(p.images, in.tile_bits);
     const SortWords zeros(room, bits, p.means2d);
-    check_cuda(launch_emit_pairs(stream, in, by_depth.values(), starts.const_data_ptr<int32_t>(), totals.on_device(),
-                                 room, by_tile.keys(), by_tile.values(), zeros.words()));
+    check_cuda(launch_emit_pairs(stream, in, by_depth.pairs.values(), by_depth.records.const_data_ptr<float>(),
+                                 starts.const_data_ptr<int32_t>(), totals.on_device(), room, by_tile.keys(),
+                                 by_tile.values(), zeros.words()));
     check_cuda(launch_sort(stream, zeros.words().first, by_tile.buffers(), room, bits));
   }
   check_cuda(launch_find_offsets(stream, in, room, by_tile.keys(), p.offsets.mutable_data_ptr<int32_t>()));
@@ -98,11 +109,11 @@ Tensor list_pairs(cudaStream_t stream, const IntersectOperands& p, const SortPai
 // prefix sum, writes the pairs, and sorts them by tile. Waits while the GPU sorts by depth; with a capacity, it does not.
 Tensor Cuda::intersect(const IntersectOperands& p) const {
   const IntersectInputs in = p.inputs();
-  SortPairs by_depth(p.count, p.means2d);
+  ByDepth by_depth(p);
   Totals totals(stream_, depth_words(p.count), p.means2d);
-  check_cuda(launch_count_tiles(stream_, in, depth_order(p, by_depth), totals.on_device(), totals.count()));
+  check_cuda(launch_count_tiles(stream_, in, by_depth.unsorted(p), totals.on_device(), totals.count()));
   if (!p.capacity) totals.copy();
-  const Tensor starts = sort_by_depth(stream_, p, by_depth, totals.words());
+  const Tensor starts = sort_by_depth(stream_, p, by_depth.pairs, totals.words());
   if (p.capacity) return list_pairs(stream_, p, by_depth, starts, totals, *p.capacity);
   const IntersectTotals found = totals.wait();
   STD_TORCH_CHECK(found.flagged == 0, "image_ids must be in [0, ", in.images, "); ", found.flagged, " are not");
@@ -128,9 +139,9 @@ PackResults Cuda::pack(const PackOperands& p) const {
     return {rows, no_lists(p)};
   }
   const IntersectOperands packed = check_packed_intersect(p, rows);
-  SortPairs by_depth(packed.count, like);
-  check_cuda(launch_pack(stream_, p.inputs(), places, tiles, rows.pointers(), depth_order(packed, by_depth)));
-  const Tensor starts = sort_by_depth(stream_, packed, by_depth, totals.words() + place_words);
+  ByDepth by_depth(packed);
+  check_cuda(launch_pack(stream_, p.inputs(), places, tiles, rows.pointers(), by_depth.unsorted(packed)));
+  const Tensor starts = sort_by_depth(stream_, packed, by_depth.pairs, totals.words() + place_words);
   const Tensor flatten_ids = list_pairs(stream_, packed, by_depth, starts, totals, static_cast<int64_t>(found.tiles));
   return {rows, {packed.tiles_per_gauss, flatten_ids, packed.offsets}};
 }
