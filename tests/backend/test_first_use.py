@@ -187,6 +187,7 @@ tiny.KERNELS.require("cpu")
 """
 
 
+@pytest.mark.minutes
 def test_an_entry_that_the_loader_has_no_memory_for_now_stays(small: Editable) -> None:
     """The library wants a gigabyte of its own."""
     small.change("native/two.cpp", "{ return 2; }", "{ return 2; }\nchar room[1 << 30];")

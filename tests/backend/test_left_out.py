@@ -83,6 +83,7 @@ def test_importing_what_was_left_out_is_one_error_that_says_so(cuda_only_wheel: 
     assert done.stderr == ""
 
 
+@pytest.mark.minutes
 def test_the_commands_know_what_was_left_out(cuda_only_wheel: Wheel, tmp_path: Path) -> None:
     env = {"PYTHONPATH": f"{cuda_only_wheel.unpacked}:{BACKEND}", "XDG_CACHE_HOME": str(tmp_path), "LIGHT_CUDA": "off"}
     doctor = run([sys.executable, "-m", "light._kernelwheel", "doctor"], cwd=tmp_path, env=env)

@@ -208,6 +208,7 @@ print(light._C.__file__)
     assert (again.stdout, again.stderr) == (first.stdout, "")
 
 
+@pytest.mark.minutes
 @pytest.mark.once
 def test_a_command_needs_no_more_of_a_package_than_its_kernels(site: Path, tmp_path: Path) -> None:
     """A package may use its kernels when it is imported, as one that registers fake kernels does."""
@@ -374,7 +375,12 @@ def test_a_library_that_is_not_there_is_told_before_anything_is_compiled(tmp_pat
             "Python.h",
             marks=pytest.mark.minutes,
         ),
-        ("torch-library", 'extern "C" void Py_Initialize(); void f() { Py_Initialize(); }\n', "Py_Initialize"),
+        pytest.param(
+            "torch-library",
+            'extern "C" void Py_Initialize(); void f() { Py_Initialize(); }\n',
+            "Py_Initialize",
+            marks=pytest.mark.minutes,
+        ),
     ],
 )
 def test_a_kind_that_the_sources_are_not_of_is_an_error(tmp_path: Path, kind: str, source: str, says: str) -> None:

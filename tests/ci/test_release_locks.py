@@ -218,6 +218,7 @@ def project(tmp_path: Path) -> Project:
     return Project(folder)
 
 
+@pytest.mark.minutes
 @pytest.mark.slow
 def test_the_isolated_build_gets_what_the_lock_lists_by_its_digest(
     release: ModuleType, index: Path, project: Project

@@ -95,7 +95,7 @@ def test_held_out_photographs_are_shown_up_to_their_borders(taken: tuple[Lens, V
 
 
 @pytest.mark.parametrize("taken", ["OPENCV_FISHEYE"], indirect=True)
-@pytest.mark.parametrize("strategy", ["default", "mcmc"])
+@pytest.mark.parametrize("strategy", [pytest.param("default", marks=pytest.mark.minutes), "mcmc"])
 def test_every_strategy_fits_through_a_lens(taken: tuple[Lens, Views], strategy: str) -> None:
     _, views = taken
     trainer = fitted(others(views), steps=100, strategy=strategy)

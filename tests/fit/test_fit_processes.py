@@ -179,7 +179,7 @@ def test_a_rank_that_dies_ends_the_others(tmp_path: Path, folder: Path) -> None:
     ("first", "second", "message"),
     [
         ([], ["--steps", "40"], "all ranks must have the same steps; rank 0 has 41, rank 1 has 40"),
-        ([], ["--images", "none"], "rank 1 of 2: "),
+        pytest.param([], ["--images", "none"], "rank 1 of 2: ", marks=pytest.mark.minutes),
         (["--images", "none"], ["--images", "none"], "none: "),
     ],
     ids=["steps", "one fails", "all fail"],
@@ -195,6 +195,7 @@ def test_what_fails_before_the_first_step_is_said_once(
     assert message in said[0]
 
 
+@pytest.mark.minutes
 def test_an_environment_that_is_not_torchruns_is_refused(tmp_path: Path) -> None:
     environ = {"RANK": "x", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
     done = warm_python.run_python(

@@ -170,6 +170,7 @@ def test_opacities_and_scales_are_kept_small() -> None:
 # Beside each other
 
 
+@pytest.mark.minutes
 @pytest.mark.slow
 def test_both_fit_the_same_scene_with_as_many_gaussians(tmp_path: Path) -> None:
     views = photograph_views(read_capture(photographs.colmap_folder(tmp_path / "a", count=16)), 200, 0)

@@ -176,7 +176,7 @@ def test_a_trained_scene_looks_as_render_draws_it(
     assert apart(expected, render(tmp_path / "b.png", whole, "--size", SIZE, "--up", "-y")) < 1
 
 
-@pytest.mark.parametrize("largest", [2, 100])
+@pytest.mark.parametrize("largest", [2, pytest.param(100, marks=pytest.mark.minutes)])
 def test_needles_discs_and_walls_around_the_camera_are_render_s(
     chromium: Browser, tmp_path: Path, export: Callable[..., None], largest: float
 ) -> None:
@@ -204,7 +204,7 @@ def test_without_a_picture_of_floats_it_is_coarser(
         assert 0.02 < apart(shot(page, expected), expected) < 2
 
 
-@pytest.mark.parametrize(("width", "height"), [(200, 330), (420, 200)])
+@pytest.mark.parametrize(("width", "height"), [(200, 330), pytest.param(420, 200, marks=pytest.mark.minutes)])
 def test_the_shorter_side_sees_what_the_picture_s_shorter_side_sees(
     chromium: Browser, folder: Path, tmp_path: Path, export: Callable[..., None], width: int, height: int
 ) -> None:
@@ -215,7 +215,7 @@ def test_the_shorter_side_sees_what_the_picture_s_shorter_side_sees(
         check_picture(page, expected)
 
 
-@pytest.mark.parametrize(("width", "height"), [(420, 200), (150, 330)])
+@pytest.mark.parametrize(("width", "height"), [pytest.param(420, 200, marks=pytest.mark.minutes), (150, 330)])
 def test_all_of_the_first_picture_is_seen(
     chromium: Browser, folder: Path, tmp_path: Path, export: Callable[..., None], width: int, height: int
 ) -> None:

@@ -170,6 +170,7 @@ def test_an_address_that_a_script_puts_there_leads_nowhere(page: Page, viewer: V
     assert not taken(page)
 
 
+@pytest.mark.minutes
 def test_what_stands_behind_the_hash_leads_nowhere(page: Page, viewer: Viewer, site: Site) -> None:
     for behind in (f"#websocket={site.socket_url}", f"#?websocket={site.socket_url}", f"#&websocket={site.socket_url}"):
         page.goto("about:blank")  # or another hash is no new page

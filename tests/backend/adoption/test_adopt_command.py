@@ -206,8 +206,12 @@ def test_what_cannot_be_translated_is_said_with_its_reason(tmp_path: Path) -> No
     ("script", "found"),
     [
         ("import sys\nprint('needs nvcc 99')\nsys.exit(3)", ["it called sys.exit(3)", "needs nvcc 99"]),
-        ("import os\nos._exit(7)", ["its process ended with status 7"]),
-        ("from setuptools import setup\nsetup(name='x', version='1')", ["no ext_modules", "switches the ext"]),
+        pytest.param("import os\nos._exit(7)", ["its process ended with status 7"], marks=pytest.mark.minutes),
+        pytest.param(
+            "from setuptools import setup\nsetup(name='x', version='1')",
+            ["no ext_modules", "switches the ext"],
+            marks=pytest.mark.minutes,
+        ),
     ],
     ids=["exit", "no word", "no extension"],
 )

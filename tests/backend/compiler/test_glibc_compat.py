@@ -160,7 +160,9 @@ int main(int count, char**) {
 
 @pytest.mark.slow
 # Without optimization, what is inline elsewhere is a symbol, too; a compiler may have libstdc++ as an archive alone.
-@pytest.mark.parametrize("options", [["-O0"], ["-O2", "-static-libstdc++"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "options", [["-O0"], pytest.param(["-O2", "-static-libstdc++"], marks=pytest.mark.minutes)], ids=" ".join
+)
 def test_what_newer_compilers_call_is_linked_in_where_the_libraries_have_none(
     tmp_path: Path, options: list[str]
 ) -> None:

@@ -413,6 +413,7 @@ def in_namespace(editable: Editable, mount: str, *, check: bool = False) -> Done
     return run([*prefix, sys.executable, "-c", REQUIRE], cwd=editable.folder, env=editable.environment, check=check)
 
 
+@pytest.mark.minutes
 def test_a_full_disk_is_said(small: Editable) -> None:
     small.builds.mkdir(parents=True)
     mounts = (f"mount -t tmpfs -o size=160k,mode=700 none {folder}" for folder in (small.builds, small.temporary))

@@ -213,6 +213,7 @@ def noise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
 
 
+@pytest.mark.minutes
 @pytest.mark.slow
 @needs_cuda_torch
 @pytest.mark.usefixtures("noise")

@@ -106,6 +106,7 @@ def test_a_file_that_reading_does_not_find_is_an_error_that_names_it(tmp_path: P
     assert "extra_ldflags" in said
 
 
+@pytest.mark.minutes
 @pytest.mark.slow
 def test_an_archive_that_is_exchanged_before_the_link_is_in_the_library_as_it_was_digested(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
