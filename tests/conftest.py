@@ -64,7 +64,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest selects by marks
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests by their fixtures. Those that the other run may claim come last, which balances the two runs."""
     with_kept = {item.path for item in items if KEPT & set(getattr(item, "fixturenames", ()))}
     for item in items:
@@ -85,9 +85,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         ("kept", *LONGEST) if with_kept and not _has_cuda() else LONGEST
     )  # kernels for the CPU, where torch has none
     items.sort(key=lambda item: ((group := once_group(item)) is not None, group not in groups, group == "kept"))
-    if os.environ.get("SPLAT_TEST_HELPER"):  # a third run, for what only one has to have: the others leave cores idle
-        config.hook.pytest_deselected(items=[item for item in items if once_group(item) is None])
-        items[:] = [item for item in items if once_group(item) is not None]
 
 
 def _has_cuda() -> bool:
