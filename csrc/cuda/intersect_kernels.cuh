@@ -91,9 +91,10 @@ __global__ void count_tiles(IntersectInputs in, DepthOrder out, IntersectTotals*
 // One thread per Gaussian, in the order of depth. A few Gaussians have most of the pairs, so a warp's lanes share all rows
 // of tiles of its Gaussians, then all pairs of these rows, whose places are neighbours.
 // Preconditions: starts is the exclusive prefix sum of the numbers of tiles, *totals of the same, records those that came
-// with the numbers, tile_keys and indices are [room], and no image was bad. A Gaussian whose pairs do not all fit there, and so each one behind it, has none. The spans
-// are computed again, which moves fewer bytes than storing them (docs/kernels.md), and are the same to the last bit, because
-// this file is compiled without contraction to fused operations. Also clears words, for the sort of the pairs.
+// with the numbers, tile_keys and indices are [room], and no image was bad. A Gaussian whose pairs do not all fit there,
+// and so each one behind it, has none. The spans are computed again, which moves fewer bytes than storing them
+// (docs/kernels.md), and are the same to the last bit, because this file is compiled without contraction to fused
+// operations. Also clears words, for the sort of the pairs.
 __global__ void emit_pairs(IntersectInputs in, const int32_t* order, const ListedRecord* records, const int32_t* starts,
                            const IntersectTotals* totals, int64_t room, uint32_t* tile_keys, int32_t* indices,
                            Words cleared) {
