@@ -67,9 +67,11 @@ make_locked_venv() {
   fi
 }
 
-# pip_install ARGUMENT...: into $venv; with pip's progress bars on a terminal.
+# pip_install ARGUMENT...: into $venv; with pip's progress bars on a terminal. What is imported is compiled then: all of torch
+# takes a minute.
 pip_install() {
-  if [ -t 1 ]; then "$venv/bin/pip" install "$@"; else "$venv/bin/pip" install --quiet "$@"; fi
+  if [ -t 1 ]; then set -- --no-compile "$@"; else set -- --no-compile --quiet "$@"; fi
+  "$venv/bin/pip" install "$@"
 }
 
 # digest: one sha256 for everything that reaches the wheel.

@@ -169,6 +169,12 @@ def test_every_operator_is_implemented_on_every_device() -> None:
     assert [name for name in on_devices if f'register_fake("splat::{name}"' not in registered] == []
 
 
+def test_no_kernel_asks_for_its_architecture() -> None:
+    """Those that do would get the answer of another one: nvcc's front end runs once for several (CMakeLists.txt)."""
+    for path in SOURCES:
+        assert "__CUDA_ARCH" not in code(path).replace("defined(__CUDA_ARCH__)", ""), path
+
+
 def test_every_source_is_compiled() -> None:
     listed = set(re.findall(r"(?:\w+/)?\w+\.(?:cpp|cu)\b", (CSRC / "CMakeLists.txt").read_text()))
     assert listed == {str(path.relative_to(CSRC)) for path in SOURCES if path.suffix in {".cpp", ".cu"}}

@@ -113,7 +113,7 @@ def test_the_wheel_is_for_windows_in_its_name_and_in_everything_that_it_says(win
         "driver_for_ptx": None, "python": None,
     }  # fmt: skip
     assert values["plan"]["target"] == {
-        "platform": "windows-x86_64", "cuda": None, "binding": None, "standard": {"stable": "c++17"},
+        "platform": "windows-x86_64", "cuda": None, "binding": None, "standard": {"stable": "c++17"}, "cpu": {},
     }  # fmt: skip
     assert [library["file"] for library in values["libraries"]] == ["tiny_cpu.dll"]
     assert values["built_with"]["cxx"].startswith("zig 0.17.")
