@@ -6,9 +6,10 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
-from builds import Wheel, build, pip_wheel
+from builds import TORCH, Wheel, build, pip_wheel
 from declared import make_distribution
 from editables import REQUIRE, SMALL, Editable, make_editable, make_user
 from folders import HELPERS
@@ -31,8 +32,10 @@ def wheel(checkout: Checkout, build_root: Path) -> Wheel:
 
 
 @pytest.fixture(scope="session")
-def cpu_wheel(checkout: Checkout, build_root: Path) -> Wheel:
-    """A wheel without CUDA kernels, on purpose."""
+def cpu_wheel(request: pytest.FixtureRequest, checkout: Checkout, build_root: Path) -> Wheel:
+    """A wheel without CUDA kernels: the one above where torch has no CUDA, else one on purpose."""
+    if TORCH.cuda is None:
+        return cast("Wheel", request.getfixturevalue("wheel"))
     return build(checkout(), build_root / "cpu", env={"TINY_CUDA": "off"})
 
 

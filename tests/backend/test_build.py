@@ -20,9 +20,7 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.enums import ENUM_DT_FLAGS_1
 from elftools.elf.sections import SymbolTableSection
 from kernelwheel.cli.inspection import view_wheel
-from kernelwheel.cli.manifest_text import manifest_text
 from kernelwheel.compiler.cmake_driver import CMAKE_VERSION, NINJA_VERSION
-from kernelwheel.runtime.artifact import manifest as manifests
 from standins import NOWHERE, make_program, make_torch
 
 Checkout = Callable[[], Path]
@@ -164,27 +162,6 @@ def test_the_default_device_code_is_one_architecture_per_generation_and_the_newe
     assert wheel.manifest["requires"]["driver_for_ptx"] == release
     assert listed(wheel, "--list-elf", r"\.sm_(\w+)\.cubin") == as_codes(library["sass"])
     assert listed(wheel, "--list-ptx", r"\.sm_(\w+)\.ptx") == as_codes(library["ptx"])
-
-
-def test_off_gives_a_wheel_without_cuda_kernels_that_says_why_and_which_settings_made_it(cpu_wheel: Wheel) -> None:
-    assert list(cpu_wheel.libraries) == ["libtiny_cpu.so"]
-    assert cpu_wheel.manifest["plan"]["target"]["cuda"] is None
-    assert cpu_wheel.manifest["requires"]["driver"] is None
-    assert not cpu_wheel.manifest["built_with"]["cuda"]["enabled"]
-    assert re.search(r"off.*TINY_CUDA", cpu_wheel.manifest["built_with"]["cuda"]["because"])
-    settings = cpu_wheel.manifest["built_with"]["settings"]
-    assert settings.pop("cuda") == {"value": "off", "origin": "environment variable TINY_CUDA"}
-    assert settings == {
-        "cxx": {"value": None, "origin": "default"},
-        "cxx-flags": {"value": [], "origin": "default"},
-        "link-flags": {"value": [], "origin": "default"},
-        "glibc": {"value": "2.28", "origin": "default"},
-        "cpu": {"value": [], "origin": "default"},
-        "cxx-standard": {"value": "raised", "origin": "default"},
-    }
-    manifest = manifests.read(cpu_wheel.native)
-    assert manifest is not None
-    assert re.search(r"\n  settings +cuda = off \(environment variable TINY_CUDA\)\n", manifest_text(manifest))
 
 
 @needs_cpu_torch

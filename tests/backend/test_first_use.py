@@ -15,7 +15,6 @@ from builds import Wheel, contents, needs_cuda_torch
 from editables import REQUIRE, Editable, make_user
 from kept import relabel
 from kernelwheel.cli.manifest_text import manifest_text
-from kernelwheel.store.publishing import intact_entry
 from patched_compiler import patched_compiler
 from samples import rewrite_manifest
 
@@ -127,32 +126,6 @@ def test_a_wheel_whose_library_the_loader_refuses_is_imported_and_says_so_at_use
 
 
 # A damaged entry
-
-
-def test_a_damaged_entry_is_not_loaded_but_said_put_away_and_compiled_anew(compiled: Editable) -> None:
-    (entry,) = compiled.store.entries()
-    path = entry.folder / "libtiny_cpu.so"
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-2] + bytes([whole[-2] ^ 1]) + whole[-1:])
-    script = f"""
-import ctypes, sys, torch
-right, loaded = open({str(compiled.folder / "right")!r}, "rb").read(), []
-def load_library(event, arguments):
-    if event == "ctypes.dlopen" and arguments[0] and "/fd/" in arguments[0]:
-        loaded.append(open(arguments[0], "rb").read())
-sys.addaudithook(load_library)
-{REQUIRE}
-assert loaded == [right]
-"""
-    (compiled.folder / "right").write_bytes(whole)
-    done = compiled.python(script)
-
-    (quarantined,) = (compiled.store.root / ".quarantine").iterdir()
-    assert str(quarantined) in done.stderr
-    assert path.name in done.stderr
-    assert compiled.compiled() == ["one.cpp", "two.cpp"]
-    assert done.stdout == f"{entry.folder}\n"
-    assert intact_entry(compiled.store, entry.folder.name) == entry
 
 
 def test_an_entry_that_the_loader_refuses_is_put_away_and_the_next_one_is_taken(compiled: Editable) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from email.parser import HeaderParser
@@ -11,6 +12,8 @@ import pytest
 from builds import Wheel, build
 from declared import CUDA_SOURCE, HEAD, LIGHT, make_package
 from folders import BACKEND
+from kernelwheel.cli.manifest_text import manifest_text
+from kernelwheel.runtime.artifact import manifest as manifests
 from processes import RunPython, run
 
 pytestmark = [pytest.mark.slow, pytest.mark.once]
@@ -71,6 +74,27 @@ def test_a_package_whose_extensions_are_all_left_out_is_a_wheel_for_every_torch(
         "__init__.py", "_C.py", "_C.pyi", "_operators.py",
     }, "a package that looks for a library by its path finds none"  # fmt: skip
     assert (cuda_only_wheel.native / "src/native/light.cu").is_file()
+
+
+def test_the_manifest_says_why_there_are_no_cuda_kernels_and_which_settings_made_it(cuda_only_wheel: Wheel) -> None:
+    built_with = cuda_only_wheel.manifest["built_with"]
+
+    assert cuda_only_wheel.manifest["plan"]["target"]["cuda"] is None
+    assert cuda_only_wheel.manifest["requires"]["driver"] is None
+    assert not built_with["cuda"]["enabled"]
+    assert re.search(r"off.*LIGHT_CUDA", built_with["cuda"]["because"])
+    assert built_with["settings"] == {
+        "cuda": {"value": "off", "origin": "environment variable LIGHT_CUDA"},
+        "cxx": {"value": None, "origin": "default"},
+        "cxx-flags": {"value": [], "origin": "default"},
+        "link-flags": {"value": [], "origin": "default"},
+        "glibc": {"value": "2.28", "origin": "default"},
+        "cpu": {"value": [], "origin": "default"},
+        "cxx-standard": {"value": "raised", "origin": "default"},
+    }
+    manifest = manifests.read(cuda_only_wheel.native)
+    assert manifest is not None
+    assert re.search(r"\n  settings +cuda = off \(environment variable LIGHT_CUDA\)\n", manifest_text(manifest))
 
 
 def test_importing_what_was_left_out_is_one_error_that_says_so(cuda_only_wheel: Wheel, run_python: RunPython) -> None:

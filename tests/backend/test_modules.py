@@ -13,12 +13,10 @@ import pytest
 from builds import TORCH, Wheel, build, contents, needs_cuda_torch, refused_build
 from editables import REQUIRE, Editable, make_editable
 from folders import BACKEND
-from kept import publish
 from kernelwheel.cli.manifest_text import manifest_text
 from kernelwheel.compiler.binary_inspect import needed
 from kernelwheel.compiler.cmake_driver import CMAKE_VERSION
 from kernelwheel.runtime.artifact import manifest as manifests
-from kernelwheel.store.publishing import intact_entry
 from packaging.specifiers import SpecifierSet
 from processes import Done, RunPython, run
 from samples import bind_modules, flip, rewrite_manifest
@@ -208,24 +206,6 @@ def editable(tmp_path: Path) -> Editable:
     made = make_editable(tmp_path / "small", SMALL_MODULE)
     bind(made.checkout)
     return made
-
-
-def test_a_module_is_compiled_at_first_use_and_found_again(editable: Editable) -> None:
-    first = editable.python(IMPORT)
-    again = editable.python(IMPORT)
-
-    assert f"{editable.store.root}/" in first.stdout
-    assert "CXX small.cpp" in first.stderr
-    assert (again.stdout, again.stderr) == (first.stdout, "")
-    assert editable.compiled() == ["small.cpp"]
-    # One for another torch is left in the store, and one for this is compiled.
-    entry = Path(first.stdout.strip()).parent
-    other = publish(editable.store, entry, lambda values: bind_modules(values, torch="2.1.0"))
-    shutil.rmtree(entry)
-    again = editable.python(IMPORT)
-    assert Path(again.stdout.strip()).parent == entry
-    assert "no CPU kernels for this machine" in again.stderr
-    assert intact_entry(editable.store, other.manifest.fingerprint) == other
 
 
 def test_what_a_module_itself_raises_at_import_is_not_damage(editable: Editable) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import platform
 import re
-import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +20,6 @@ from editables import REQUIRE, SMALL, Editable, make_editable
 from folders import BACKEND
 from loadable import write
 from processes import Done, after_mounting, run
-from samples import rewrite_manifest
 
 pytestmark = [
     pytest.mark.slow,
@@ -65,6 +63,7 @@ def test_a_wheel_for_the_builders_own_cpu_is_refused_before_a_compile(tmp_path: 
     assert 'set cpu = "x86-64-v3" in [tool.kernelwheel] (-C cpu=x86-64-v3, LIGHT_CPU=x86-64-v3)' in said
 
 
+@pytest.mark.minutes
 def test_a_named_cpu_takes_the_place_of_native_and_is_in_the_manifest_and_the_log(v2_wheel: Wheel) -> None:
     manifest = v2_wheel.manifest
 
@@ -77,23 +76,6 @@ def test_a_named_cpu_takes_the_place_of_native_and_is_in_the_manifest_and_the_lo
         [sys.executable, "-m", "kernelwheel", "inspect", v2_wheel.file], cwd=v2_wheel.file.parent, env=TABLES
     )
     assert "a CPU with cx16, lahf_lm, pni, popcnt" in inspected.stdout
-
-
-def test_where_the_cpu_has_less_nothing_is_loaded_and_doctor_says_so(v2_wheel: Wheel, tmp_path: Path) -> None:
-    site = Path(shutil.copytree(v2_wheel.unpacked, tmp_path / "site"))
-    rewrite_manifest(site / "light/_native", lambda values: values["plan"]["target"]["cpu"].update(of_tomorrow="cpu"))
-    env = {"PYTHONPATH": f"{site}:{BACKEND}", "LIGHT_CACHE_DIR": str(tmp_path / "cache")}
-
-    def python(*words: str, **more: str) -> Done:
-        return run([sys.executable, *words], cwd=tmp_path, env={**env, **more}, check=False)
-
-    refused = python("-c", "import light; light.answer()", LIGHT_JIT="never")
-    doctor = json.loads(python("-m", "light._kernelwheel", "doctor", "--json", LIGHT_JIT="never").stdout)
-
-    assert "required: a CPU with cx16, lahf_lm, of_tomorrow, " in evenly(refused.stderr)
-    assert "found: a CPU without of_tomorrow" in evenly(refused.stderr)
-    assert [each["dimension"] for each in doctor["verdict"]] == ["cpu"]
-    assert doctor["findings"]
 
 
 def required(editable: Editable, prefix: Sequence[str] = (), check: bool = True, **env: str) -> Done:

@@ -244,23 +244,15 @@ def test_what_a_constraint_excludes_is_not_offered(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("splat", "said"),
-    [
-        ("import os; os.abort()", "killed by signal 6: "),
-        ("def build_info(): return {'damage': None, 'verdict': ['too old']}", "AssertionError: ['too old']"),
-    ],
-)
-def test_what_does_not_work_in_an_environment_is_a_failed_row(
-    index: Path, place: Workplace, splat: str, said: str
-) -> None:
+def test_what_does_not_work_in_an_environment_is_a_failed_row(index: Path, place: Workplace) -> None:
     make_torch(index, "2.10.0")
-    wheel = make_wheel(place.folder, "splat", "1", splat)
+    code = "def build_info(): return {'damage': None, 'verdict': ['too old']}"
+    wheel = make_wheel(place.folder, "splat", "1", code)
 
     row = try_pair(Pair(HOST_PLATFORM, "2.10.0"), Path(sys.executable), Workplace(place.folder, wheel))
 
     assert row.outcome == "failed"
-    assert row.said.startswith(said)
+    assert row.said.startswith("AssertionError: ['too old']")
     assert "verdict" not in row.steps
     assert not (place.folder / "environment").exists()
 

@@ -28,11 +28,10 @@ def test_the_pages_show_pictures_that_are_there_and_all_of_them() -> None:
     assert all(path.stat().st_size <= MOST_BYTES for path in shown)
 
 
+@pytest.mark.minutes
 @pytest.mark.slow
 @pytest.mark.every_program
-@pytest.mark.parametrize(
-    "name", [*(pytest.param(each, marks=pytest.mark.minutes) for each in ("demo.jpg", "viewer.jpg")), "doctor.svg"]
-)
+@pytest.mark.parametrize("name", ["demo.jpg", "viewer.jpg", "doctor.svg"])
 def test_they_are_made_anew(tmp_path: Path, name: str) -> None:
     pytest.importorskip("viser", reason="pip install 'viser>=1.1,<1.2'")
     if name == "viewer.jpg" and browser.find_browser() is None:

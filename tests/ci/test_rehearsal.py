@@ -29,15 +29,16 @@ def served(rehearse: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         yield index
 
 
-@pytest.fixture
-def release_files(tmp_path: Path) -> list[Path]:
+@pytest.fixture(scope="module")
+def release_files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """kernelwheel as a release has it, and a wheel in place of splat's."""
-    copy = tmp_path / "backend"
+    folder = tmp_path_factory.mktemp("release")
+    copy = folder / "backend"
     shutil.copytree(REPOSITORY / "backend", copy, ignore=shutil.ignore_patterns("__pycache__"))
-    build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", tmp_path / "dist", copy]
+    build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", folder / "dist", copy]
     subprocess.run(build, check=True, capture_output=True)
-    make_wheel(tmp_path / "dist", "splat-kernels", "0.1.0")
-    return sorted((tmp_path / "dist").iterdir())
+    make_wheel(folder / "dist", "splat-kernels", "0.1.0")
+    return sorted((folder / "dist").iterdir())
 
 
 def download(served: object, name: str, folder: Path) -> subprocess.CompletedProcess[str]:

@@ -173,9 +173,6 @@ def test_an_environment_has_what_its_lock_lists_by_its_digest(index: Path, tmp_p
     assert ("environment few" in first.stdout, again.returncode, again.stdout) == (True, 0, "")
     assert changed.returncode != 0
     assert "DO NOT MATCH THE HASHES" in changed.stderr
-    without = make("one==1.0\n")
-    assert without.returncode != 0
-    assert "Hashes are required" in without.stderr
 
 
 BACKEND = """
@@ -240,9 +237,8 @@ def test_the_isolated_build_gets_nothing_that_the_lock_does_not_list(
     make_wheel(index, "two")
     lock = lock_of({"one": make_wheel(index, "one", "two")})
 
-    for listed, missing in [(lock, "two"), ("", "one")]:
-        with pytest.raises(release.Refused, match=rf"(?s)require-hashes mode.* {missing}\b"):
-            project.build(release, listed)
+    with pytest.raises(release.Refused, match=r"(?s)require-hashes mode.* two\b"):
+        project.build(release, lock)
 
 
 @pytest.mark.slow

@@ -94,19 +94,6 @@ def test_one_picture_is_shown_again_from_the_front(tmp_path: Path, capsys: pytes
         assert np.array_equal(np.asarray(image)[:, :40], pixels)
 
 
-@pytest.mark.slow
-def test_the_loss_falls_and_gaussians_come_up_to_the_budget() -> None:
-    trainer = Trainer(read_views([], 300, 0), FitOptions(steps=60, gaussians=400, sh_degree=1))
-    assert len(trainer.table) == 300
-    losses: list[float] = []
-    trainer.fit(lambda _, loss: losses.append(loss))
-    assert len(losses) == 60
-    assert sum(losses[-5:]) < 0.7 * sum(losses[:5])
-    assert {len(value) for value in trainer.table.parameters.values()} == {400}
-    for value in trainer.table.parameters.values():
-        assert value.isfinite().all()
-
-
 def test_adam_remembers_those_that_stay_and_forgets_those_that_are_new() -> None:
     trainer = Trainer(read_views([], 300, 0), FitOptions(steps=60, gaussians=400, sh_degree=1))
     for step in range(1, 6):
@@ -134,14 +121,14 @@ def test_adam_remembers_those_that_stay_and_forgets_those_that_are_new() -> None
 
 
 @pytest.mark.slow
-def test_the_same_seed_gives_the_same_scene() -> None:
+def test_another_seed_gives_another_scene() -> None:
+    """The same one gives the same scene: test_a_fit_that_goes_on_gives_the_same_scene."""
     scenes = []
-    for seed in (1, 1, 2):
+    for seed in (1, 2):
         trainer = Trainer(read_views([], 100, seed), FitOptions(steps=20, gaussians=150, sh_degree=0, seed=seed))
         trainer.fit(lambda *_: None)
         scenes.append(trainer.gaussians())
-    for first, again, other in zip(*(scene.tensors for scene in scenes), strict=True):
-        assert torch.equal(first, again)
+    for first, other in zip(*(scene.tensors for scene in scenes), strict=True):
         assert not torch.equal(first, other)
 
 

@@ -297,12 +297,11 @@ def test_gradients_do_not_depend_on_the_order_when_deterministic(simt: ModuleTyp
     arguments = gaussians(5, count=40, width=20, height=33, channels=37)  # in two chunks
     backward = backward_arguments(arguments, random_v(arguments), deterministic=True)
     results = []
-    for seed in (0, 1, 2):
+    for seed in (0, 1):
         simt.set_seed(seed)
         results.append(SIMT.rasterize_backward(**backward))
     simt.set_seed(0)
     assert_same(results[1], results[0])
-    assert_same(results[2], results[0])
     added_as_it_comes = SIMT.rasterize_backward(**(backward | {"deterministic": False}))
     assert_close(added_as_it_comes, results[0], 1e-5)
     assert any(not torch.equal(*pair) for pair in zip(added_as_it_comes, results[0], strict=True))
@@ -406,8 +405,7 @@ def test_an_operator_waits_once_for_the_sizes_of_its_results(simt: ModuleType, n
     assert [simt.calls().get(wait, 0) for wait in WAITS] == [before[0] + 1, before[1]]
 
 
-@pytest.mark.parametrize("name", ["intersect", "pack"])
-@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize(("name", "call"), [*(("intersect", call) for call in CALLS), ("pack", "cudaEventSynchronize")])
 def test_an_error_of_the_driver_is_reported_once(simt: ModuleType, call: str, name: str) -> None:
     """As a wait is refused while a graph is captured. The runtime would report it again, at the next launch."""
     operator = getattr(SIMT, name)

@@ -190,6 +190,7 @@ def test_a_barrier_that_is_left_out_is_noticed() -> None:
         torch.ops.splat_ptx_broken.rasterize(**gaussians(3, channels=3))
 
 
+@pytest.mark.minutes
 @pytest.mark.usefixtures("broken")
 def test_an_operand_that_is_changed_gives_another_picture() -> None:
     arguments = gaussians(3, channels=4)
@@ -224,6 +225,7 @@ def test_architectures_before_10_have_the_same_ptx(older_ptx: dict[str, str]) ->
     assert oldest == newest
 
 
+@pytest.mark.minutes
 @pytest.mark.parametrize("text", WORDS)
 def test_an_instruction_does_what_ptx_says(broken: ModuleType, text: str) -> None:
     out = np.zeros(32, np.uint32)
@@ -233,6 +235,7 @@ def test_an_instruction_does_what_ptx_says(broken: ModuleType, text: str) -> Non
     assert out.tolist() == WORDS[text]
 
 
+@pytest.mark.minutes
 def test_device_functions_of_two_files_call_each_other(broken: ModuleType) -> None:
     if "_Z5wholePf" not in broken.in_ptx:
         pytest.skip("there is no nvcc here")
@@ -243,6 +246,7 @@ def test_device_functions_of_two_files_call_each_other(broken: ModuleType) -> No
     assert numbers.tolist() == [4 * number + 1 for number in range(32)]
 
 
+@pytest.mark.minutes
 @pytest.mark.parametrize("seed", [0, 1])
 def test_lanes_that_have_ended_are_waited_for_unless_the_launch_says_otherwise(broken: ModuleType, seed: int) -> None:
     out = np.zeros(32, np.uint32)

@@ -120,9 +120,8 @@ def test_a_fit_begins_with_the_gaussians_of_a_scene(views: Views) -> None:
             Trainer(views, options, begin=wrong)
 
 
-@pytest.mark.parametrize("strategy", ["grow", "default", "mcmc"])
-def test_a_fit_that_began_so_goes_on_to_the_same_scene(tmp_path: Path, views: Views, strategy: str) -> None:
-    options = FitOptions(steps=60, gaussians=300, sh_degree=1, strategy=strategy)
+def test_a_fit_that_began_so_goes_on_to_the_same_scene(tmp_path: Path, views: Views) -> None:
+    options = FitOptions(steps=60, gaussians=300, sh_degree=1)
     begin = fitted(views, FitOptions(steps=10, gaussians=60, sh_degree=1), 10).gaussians()
     whole = fitted(views, options, 60, begin)
     first = fitted(views, options, 13, begin)

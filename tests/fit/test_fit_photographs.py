@@ -169,7 +169,7 @@ def test_an_interrupted_fit_of_photographs_goes_on_to_the_same_bytes(
 
 @pytest.mark.parametrize(
     "error",
-    [NotEnoughMemory("memory, it says"), MemoryError(), OSError("No space left")],
+    [MemoryError(), OSError("No space left")],
     ids=lambda e: type(e).__name__,
 )
 def test_what_was_fitted_before_a_failure_is_kept(
@@ -183,7 +183,7 @@ def test_what_was_fitted_before_a_failure_is_kept(
     assert run(folder, "-o", tmp_path / "a.ply", *SMALL, "--checkpoint-every", "10") == 1
     out, err = capsys.readouterr()
     assert out == ""
-    assert re.search(r"splat: (memory, it says|fitting 300 Gaussians .* needs more memory|No space left)", err)
+    assert re.search(r"splat: (fitting 300 Gaussians .* needs more memory|No space left)", err)
     assert f"splat: the scene after 21 of 40 steps, {len(read_scene(tmp_path / 'a.ply'))} Gaussians, is in" in err
     monkeypatch.undo()
     # The checkpoint is that of step 20.

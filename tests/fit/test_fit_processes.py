@@ -147,6 +147,7 @@ def test_an_interrupted_fit_goes_on_with_the_same_and_with_another_number(
     assert len(read_scene(tmp_path / "other" / "a.ply")) == len(read_scene(tmp_path / "whole" / "a.ply"))
 
 
+@pytest.mark.minutes
 def test_ctrl_c_reaches_all_twice_and_saves_once(tmp_path: Path, folder: Path) -> None:
     """A terminal sends it to all processes, and torchrun passes it on."""
     words: list[Any] = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
@@ -180,7 +181,7 @@ def test_a_rank_that_dies_ends_the_others(tmp_path: Path, folder: Path) -> None:
     [
         ([], ["--steps", "40"], "all ranks must have the same steps; rank 0 has 41, rank 1 has 40"),
         pytest.param([], ["--images", "none"], "rank 1 of 2: ", marks=pytest.mark.minutes),
-        (["--images", "none"], ["--images", "none"], "none: "),
+        pytest.param(["--images", "none"], ["--images", "none"], "none: ", marks=pytest.mark.minutes),
     ],
     ids=["steps", "one fails", "all fail"],
 )

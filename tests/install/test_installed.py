@@ -78,9 +78,17 @@ def test_no_kernel_spills_and_eight_blocks_of_a_tile_fit(monkeypatch: pytest.Mon
     assert uses["sm_90", "rasterize<3>"].registers <= 64
 
 
-def test_importing_is_silent_and_initialises_no_cuda(run_python: RunPython) -> None:
-    done = run_python("import splat, torch; print(torch.cuda.is_initialized(), list(splat.build_info()['loaded']))")
-    assert done.stdout == "False ['cpu']\n"
+@pytest.mark.needs_torch("cuda")
+def test_importing_loads_the_kernels_is_silent_and_initialises_no_cuda(run_python: RunPython) -> None:
+    """Only the command puts the check off (test_the_command_s_help_needs_no_torch), whatever a script's arguments."""
+    script = """
+import sys, splat
+print("torch" in sys.modules)
+import torch
+print(torch.cuda.is_initialized(), list(splat.build_info()["loaded"]))
+"""
+    done = run_python(script, "--version")
+    assert done.stdout == "True\nFalse ['cpu']\n"
     assert done.stderr == ""
 
 

@@ -21,9 +21,8 @@ CASES: dict[str, Arguments] = {
     "packed": {"packed": True, "has_background": False},
     "masked": {"has_masks": True, "tile_size": 8},
     "tiny": {"kind": "tiny"},
-    "huge": {"kind": "huge", "count": 20},
     "near": {"kind": "near", "count": 20},
-    "opaque": {"kind": "opaque", "count": 150},
+    "opaque": {"kind": "opaque", "count": 60},
     "clamped": {"kind": "clamped", "count": 10, "channels": 1},
     "odd tiles": {"tile_size": 5, "width": 13, "height": 8},
     "large tiles": {"tile_size": 32, "channels": 2},
@@ -184,8 +183,7 @@ def test_every_instruction_set_and_number_of_threads_gives_the_same_bits() -> No
     assert_same_everywhere(draw, images=5)
 
 
-@pytest.mark.parametrize("value", [torch.nan, torch.inf])
-@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(("packed", "value"), [(False, torch.nan), (True, torch.inf)])
 @pytest.mark.parametrize("name", ["means", "quats", "scales", "opacities", "colors", "harmonics", "colors of a camera"])
 def test_a_gaussian_that_is_not_finite_is_left_out(name: str, packed: bool, value: float) -> None:
     scene: dict[str, Any] = {**disc_scene(2), "colors": torch.rand(60, 3)}
@@ -280,7 +278,8 @@ def test_torch_finds_the_operators_well_made() -> None:
     library.opcheck(torch.ops.splat.rasterize_2dgs_backward.default, (*given, images[1], *images[4:], *v, True))
 
 
-@pytest.mark.parametrize("case", CASES)
+# Those that the kernels tell apart.
+@pytest.mark.parametrize("case", [name for name in CASES if name not in ("plain", "tiny", "opaque")])
 def test_executed_kernels_give_what_the_cpu_gives(simt_ptx: ModuleType, case: str) -> None:
     given = operands(disc_arguments(**CASES[case]))
     executed, ours = getattr(torch.ops, simt_ptx.__name__), torch.ops.splat

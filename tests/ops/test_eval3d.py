@@ -146,8 +146,10 @@ def depths_of(means: Tensor, scene: Scene, options: dict[str, Any]) -> Tensor:
     return placed.norm(dim=-1, keepdim=True) if options.get("global_z_order") is False else placed[..., 2:]
 
 
-@pytest.mark.parametrize("case", DEPTHS)
-@pytest.mark.parametrize("mode", ["D", "ED", "RGB+D", "RGB+ED"])
+@pytest.mark.parametrize(
+    ("mode", "case"),
+    [*(("RGB+ED", case) for case in DEPTHS), *((mode, "the unscented transform") for mode in ("D", "ED", "RGB+D"))],
+)
 def test_depths_are_blended_along_rays(mode: str, case: str) -> None:
     scene = made()
     options: dict[str, Any] = {"packed": False, "with_eval3d": True, "backgrounds": BACKGROUNDS, **DEPTHS[case]}

@@ -6,8 +6,6 @@ from __future__ import annotations
 import pytest
 from processes import RunPython
 
-pytestmark = pytest.mark.both
-
 SCENE = """
 import sys, torch, splat
 
@@ -34,13 +32,13 @@ assert registered()
 assert all(tensor.grad.abs().sum() > 0 for tensor in tensors)
 """
 FIRST_CALLS = {
-    "plain": "assert render(*plain).sum() > 0; assert 'splat.ops.registration' not in sys.modules",
     "without gradients": """
+assert render(*plain).sum() > 0
+assert "splat.ops.registration" not in sys.modules
 with torch.no_grad():
     assert not render(*scene(gradients=True)).requires_grad
 assert not registered()
 """,
-    "differentiated": DIFFERENTIATED,
     "compiled": """
 compiled = torch.compile(render, fullgraph=True, backend="aot_eager")
 assert torch.equal(compiled(*plain), render(*plain))

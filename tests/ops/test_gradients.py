@@ -152,11 +152,8 @@ def compare(
     ids=str,
 )
 def test_gradients_in_every_mode(device: str, options: dict[str, Any], packed: bool) -> None:
-    shares = [
-        compare(device, random_scene(seed, 30, 29, 19, size="mixed", views=("front", "close")), packed, **options)
-        for seed in range(3)
-    ]
-    assert sum(shares) > 1.5
+    scene = random_scene(0, 30, 29, 19, size="mixed", views=("front", "close"))
+    assert compare(device, scene, packed, **options) > 0.5
 
 
 def test_gradients_of_any_number_of_channels(device: str) -> None:
@@ -167,7 +164,7 @@ def test_gradients_of_any_number_of_channels(device: str) -> None:
 def test_gradients_of_random_scenes(device: str) -> None:
     shares = []
 
-    @settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
     @given(
         seed=st.integers(0, 2**32 - 1),
         gaussians=st.integers(0, 40),

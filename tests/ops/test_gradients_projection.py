@@ -262,7 +262,7 @@ def assert_close(case: Case, found: dict[str, Tensor], exact: dict[str, Tensor])
 def test_gradients_are_those_of_the_reference(device: str, camera_model: str) -> None:
     compared = dict.fromkeys(KINDS, 0)
 
-    @settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
     @given(
         seed=st.integers(0, 2**32 - 1),
         whole=st.booleans(),
@@ -293,33 +293,6 @@ def test_gradients_are_those_of_the_reference(device: str, camera_model: str) ->
     check()
     assert compared.pop("behind") == 0
     assert min(compared.values()) >= 20, compared
-
-
-@pytest.mark.parametrize("whole", [False, True])
-@pytest.mark.parametrize("camera_model", CAMERAS)
-def test_gradients_are_those_of_central_differences(device: str, camera_model: str, whole: bool) -> None:
-    # Differences need larger gradients than those of huge and far ones, next to the outputs.
-    kinds = ("plain", "behind", "margin", "axis", "thin", "needle", "flat", "quats")
-    case = make_case(3, kinds, each=8, whole=whole, antialiased=True, camera_model=camera_model, degree=1)
-    outputs = case.project()
-    mask, weights = comparable(case, outputs[0]), incoming(4, outputs)
-    assert mask.sum() > 40
-    exact = {}
-    doubles = {name: value.double() for name, value in case.parameters().items()}
-    for name, value in doubles.items():
-        flat = value.flatten(1)
-        columns = []
-        for column in range(flat.shape[1]):
-            step = torch.zeros_like(flat)
-            step[:, column] = 1e-6 * flat.norm(dim=1)
-            high, low = (
-                exact_loss(case, doubles | {name: (flat + sign * step).reshape(value.shape)}, mask, weights)
-                for sign in (1, -1)
-            )
-            # All Gaussians at once, or all cameras: none has to do with another.
-            columns.append((high - low).sum(1 if name == "viewmats" else 0) / (2 * step[:, column]))
-        exact[name] = torch.stack(columns, dim=1).reshape(value.shape)
-    assert_close(case, found_gradients(case, mask, weights, device), exact)
 
 
 @pytest.mark.parametrize("whole", [False, True])
@@ -407,16 +380,14 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize("antialiased", [False, True])
 @pytest.mark.parametrize("camera_model", CAMERAS)
 @pytest.mark.parametrize(("name", "value"), BAD)
 def test_a_gaussian_that_is_none_is_culled_and_touches_no_other(
-    device: str, name: str, value: float, camera_model: str, antialiased: bool
+    device: str, name: str, value: float, camera_model: str
 ) -> None:
     """The same as one behind the camera, to the bit: its outputs and gradients are 0, whatever comes in for it."""
     case = make_case(
-        12, kinds=("plain",), each=40, whole=name == "covars", camera_model=camera_model, antialiased=antialiased,
-        degree=2,
+        12, kinds=("plain",), each=40, whole=name == "covars", camera_model=camera_model, antialiased=True, degree=2,
     )  # fmt: skip
     tensor = getattr(case, name).clone()
     tensor[17] = value
@@ -529,8 +500,13 @@ def test_more_gaussians_than_can_be_numbered_are_refused() -> None:
 # Spherical harmonics
 
 
-@pytest.mark.parametrize("left_out", ["means2d", "depths", "conics", "compensations", "colors", "all"])
-@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize(
+    ("left_out", "shared"),
+    [
+        ("means2d", True), ("depths", True), ("conics", True), ("compensations", True), ("colors", True),
+        ("colors", False), ("all", True), ("all", False),
+    ],
+)  # fmt: skip
 def test_a_gradient_that_does_not_come_is_zero(simt_ptx: ModuleType, left_out: str, shared: bool) -> None:
     arguments = make_case(15, each=20, images=2, degree=1).arguments()
     if not shared:
@@ -641,9 +617,13 @@ def assert_kernel_agrees(simt: ModuleType, name: str, arguments: dict[str, Any])
             assert torch.equal(found, other)
 
 
-@pytest.mark.parametrize(("degree", "shared"), [(None, True), (0, True), (1, False), (2, False), (4, True)])
-@pytest.mark.parametrize("whole", [False, True])
-@pytest.mark.parametrize("camera_model", CAMERAS)
+@pytest.mark.parametrize(
+    ("camera_model", "whole", "degree", "shared"),
+    [
+        *((model, whole, 1, False) for model in CAMERAS for whole in (False, True)),
+        *(("pinhole", False, degree, degree != 2) for degree in (None, 0, 2, 4)),
+    ],
+)
 def test_cuda_kernels_of_projection_agree_with_the_cpu(
     simt_ptx: ModuleType, camera_model: str, whole: bool, degree: int | None, shared: bool
 ) -> None:

@@ -1,5 +1,5 @@
-"""The gradients of the operator `rasterize`, on the CPU: against autograd of the float64 reference and against central
-differences in float64, the same for any number of threads and any instruction set.
+"""The gradients of the operator `rasterize`, on the CPU: against autograd of the float64 reference, the same for any
+number of threads and any instruction set.
 """
 
 from __future__ import annotations
@@ -9,9 +9,7 @@ from typing import Any
 
 import hypothesis.strategies as st
 import pytest
-import reference_rasterizer as reference
 import torch
-from gradient_tolerances import TOLERANCE
 from hypothesis import HealthCheck, given, settings
 from operator_arguments import OPS, PARAMETERS, Arguments, gaussians, random_v
 from rasterize_reference import Case, assert_near, by_reference, tiles
@@ -59,7 +57,7 @@ def check(arguments: Arguments, seed: int = 0) -> Case:
 def test_random_gaussians_agree_with_the_reference() -> None:
     pixels = compared = 0
 
-    @settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
     @given(
         seed=st.integers(0, 2**32 - 1),
         kind=st.sampled_from(KINDS),
@@ -84,8 +82,9 @@ def test_random_gaussians_agree_with_the_reference() -> None:
     assert compared > 0.95 * pixels > 1000
 
 
-@pytest.mark.parametrize("channels", [1, 3, 4, 5, 32, 40])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "channels"), [*((kind, 3) for kind in KINDS), *(("any", channels) for channels in (1, 4, 5, 32, 40))]
+)
 def test_every_kind_and_number_of_channels(kind: str, channels: int) -> None:
     case = check(gaussians(3, kind, channels=channels, images=2))
     assert case.compared.double().mean() > 0.95
@@ -110,45 +109,6 @@ def test_thousands_of_gaussians_in_one_tile() -> None:
     )
     assert len(flatten_ids) > 2000
     check(arguments | {"flatten_ids": flatten_ids, "isect_offsets": offsets})
-
-
-@pytest.mark.parametrize("parameter", PARAMETERS)
-@pytest.mark.parametrize("kind", ["any", "edges", "saturated", "thin"])
-def test_gradients_are_central_differences(kind: str, parameter: str) -> None:
-    arguments = gaussians(7, kind, count=25)
-    case = by_reference(arguments, seed=1)
-    found = dict(zip(PARAMETERS, torch_gradients(arguments, case.v_colors, case.v_alphas), strict=True))[parameter]
-    generator = torch.Generator().manual_seed(8)
-    step = 1e-6
-    for _ in range(5):
-        direction = torch.randn(arguments[parameter].shape, generator=generator).double()
-        # So that no entry drowns in a larger one.
-        absolute = getattr(case.absolute, parameter)
-        direction /= absolute.clamp(min=float(absolute.mean()))
-
-        def loss(sign: int, direction: Tensor = direction) -> float:
-            moved = arguments | {parameter: arguments[parameter].double() + sign * step * direction}
-            return float(weighted_sum(moved, case.v_colors, case.v_alphas))
-
-        expected = (loss(1) - loss(-1)) / (2 * step)
-        terms = (found.double() * direction).abs().sum()
-        assert abs(float((found.double() * direction).sum()) - expected) <= TOLERANCE * float(terms)
-
-
-def weighted_sum(arguments: Arguments, v_colors: Tensor, v_alphas: Tensor) -> Tensor:
-    """The reference's image, in float64, times the gradients."""
-    total = torch.zeros((), dtype=torch.float64)
-    flat = [arguments[name].flatten(0, -1 if name == "opacities" else -2).double() for name in PARAMETERS[:4]]
-    for image, rows, columns, ids, _ in tiles(arguments):
-        y, x = torch.meshgrid(
-            torch.arange(arguments["height"])[rows], torch.arange(arguments["width"])[columns], indexing="ij"
-        )
-        pixels = torch.stack([x.flatten(), y.flatten()], 1).double() + 0.5
-        blended = reference.blend(*(value[ids] for value in flat), arguments["backgrounds"][image].double(), pixels)
-        here = (image, rows, columns)
-        total += (blended.colors * v_colors[here].flatten(0, 1)).sum()
-        total += (blended.alphas * v_alphas[here].flatten(0, 1)).sum()
-    return total
 
 
 # Through autograd
@@ -180,15 +140,14 @@ def test_gradients_of_a_sum_arrive_expanded() -> None:
     assert torch.equal(leaf.grad, backward(arguments, torch.ones_like(colors), zeros)[0])
 
 
-@pytest.mark.parametrize("absgrad", [False, True])
-@pytest.mark.parametrize("packed", [False, True])
-def test_torch_finds_the_operators_well_made(packed: bool, absgrad: bool) -> None:
-    arguments = gaussians(1, images=2, packed=packed, has_masks=packed, has_background=not packed)
+def test_torch_finds_the_operators_well_made() -> None:
+    """Packed, with masks and without a background; those of test_ops.py have it otherwise."""
+    arguments = gaussians(1, images=2, packed=True, has_masks=True, has_background=False)
     leaves = {name: arguments[name].clone().requires_grad_() for name in PARAMETERS if arguments[name] is not None}
     library.opcheck(OPS.rasterize.default, (), arguments | leaves)
     _, alphas, last_ids = OPS.rasterize(**arguments)
     v_colors, v_alphas = random_v(arguments)
-    rest = {"alphas": alphas, "last_ids": last_ids, "v_colors": v_colors, "v_alphas": v_alphas, "absgrad": absgrad}
+    rest = {"alphas": alphas, "last_ids": last_ids, "v_colors": v_colors, "v_alphas": v_alphas, "absgrad": False}
     library.opcheck(OPS.rasterize_backward.default, (), arguments | rest)
 
 

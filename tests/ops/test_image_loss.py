@@ -136,8 +136,9 @@ def test_vectors_of_any_width_give_the_same_bits(
         assert (one - other).abs().max() <= 2e-5 * other.abs().max() + 1e-7
 
 
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(
+    ("shape", "masked"), [(SHAPES[0], False), (SHAPES[1], False), (SHAPES[3], True), (SHAPES[4], False)]
+)
 def test_the_cuda_library_gives_the_bits_of_the_cpu(simt_ptx: ModuleType, shape: tuple[int, ...], masked: bool) -> None:
     if OPS.instruction_set("") == "baseline" and torch.backends.cpu.get_cpu_capability() == "DEFAULT":
         pytest.skip("this CPU has no fused operations")

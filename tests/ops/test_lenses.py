@@ -131,8 +131,10 @@ def bend(rays: Floats, model: str) -> Floats:
 def unbend(places: Floats, model: str) -> Floats:
     """The rays that `bend` takes to these places, by Newton's method with differences."""
     rays = np.clip(places, -1, 1)
-    for _ in range(60):
+    for _ in range(40):
         error = bend(rays, model) - places
+        if np.abs(error).max() < 1e-6:
+            break
         across, down = (
             (bend(rays + np.array(step), model) - bend(rays, model)) / 1e-6 for step in ((1e-6, 0), (0, 1e-6))
         )

@@ -70,7 +70,7 @@ class Tally:
 
 @pytest.mark.slow
 def test_random_scenes_agree_with_the_reference(device: str) -> None:
-    @settings(max_examples=100, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
     @given(
         seed=st.integers(0, 2**32 - 1),
         gaussians=st.integers(0, 100),
@@ -119,7 +119,7 @@ def test_random_scenes_agree_with_the_reference(device: str) -> None:
 def test_random_scenes_are_compared_tightly(device: str) -> None:
     """Of scenes that a seed decides: Hypothesis draws others as soon as a module of ours has a new number in it."""
     tally = Tally()
-    for seed in range(100):
+    for seed in range(40):
         rng = random.Random(seed)
         width, height, gaussians, channels = (
             rng.randint(1, 50),
@@ -145,11 +145,12 @@ def test_every_size_and_view(device: str, size: str, view: str) -> None:
     tally.assert_tight(0.1)
 
 
-@pytest.mark.parametrize("packed", [True, False])
-@pytest.mark.parametrize("rasterize_mode", ["classic", "antialiased"])
+@pytest.mark.parametrize(
+    ("packed", "rasterize_mode", "has_background"), [(True, "classic", True), (False, "antialiased", False)]
+)
 @pytest.mark.parametrize("render_mode", ["RGB", "D", "ED", "RGB+D", "RGB+ED"])
-@pytest.mark.parametrize("has_background", [False, True])
 def test_every_mode(device: str, packed: bool, rasterize_mode: str, render_mode: str, has_background: bool) -> None:
+    """Other combinations are among the random scenes."""
     scene = random_scene(1, 120, 45, 37, views=("front", "close"))
     tally = Tally()
     tally.compare(
@@ -163,8 +164,10 @@ def test_every_mode(device: str, packed: bool, rasterize_mode: str, render_mode:
     tally.assert_tight(0.02)
 
 
-@pytest.mark.parametrize("packed", [True, False])
-@pytest.mark.parametrize("channels", [1, 2, 3, 4, 5, 8, 9, 16, 17, 32, 33, 70])
+@pytest.mark.parametrize(
+    ("channels", "packed"),
+    [(1, True), (3, True), (4, False), (5, True), (8, False), (9, True), (32, False), (33, True), (70, False)],
+)
 def test_any_number_of_channels(device: str, channels: int, packed: bool) -> None:
     scene = random_scene(2, 80, 35, 33, channels=channels, views=("front", "front"))
     tally = Tally()
@@ -172,9 +175,13 @@ def test_any_number_of_channels(device: str, channels: int, packed: bool) -> Non
     tally.assert_tight(0.02)
 
 
-@pytest.mark.parametrize("packed", [True, False])
-@pytest.mark.parametrize("per_camera", [False, True])
-@pytest.mark.parametrize(("degree", "bands"), [(0, 1), (0, 16), (1, 4), (1, 16), (2, 9), (3, 16), (3, 25), (4, 25)])
+@pytest.mark.parametrize(
+    ("degree", "bands", "per_camera", "packed"),
+    [
+        *((degree, (degree + 1) ** 2, degree % 2 == 1, True) for degree in range(5)),
+        *((degree, 25, per_camera, False) for degree in (0, 3) for per_camera in (False, True)),
+    ],
+)
 def test_spherical_harmonics(device: str, degree: int, bands: int, per_camera: bool, packed: bool) -> None:
     scene = random_scene(3, 90, 40, 31, views=("front", "close"))
     generator = torch.Generator().manual_seed(4)

@@ -223,7 +223,14 @@ def test_a_call_is_captured_in_one_graph() -> None:
     assert all(torch.equal(runs[0][name], runs[1][name]) for name in LEAVES)
 
 
-@pytest.mark.parametrize("case", [*CASES, "left out"])
+# Those that the kernels tell apart: what is as they are in numbers alone is compared on the CPU.
+EXECUTED = (
+    "lens", "masked", "clamped", "odd tiles", "large tiles", "alphas that end early", "distances to what is around",
+    "distances and normals", "one", "left out",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("case", EXECUTED)
 def test_executed_kernels_give_what_the_cpu_gives(simt_ptx: ModuleType, case: str) -> None:
     arguments = ray_arguments(**CASES.get(case, {}))
     if case == "left out":

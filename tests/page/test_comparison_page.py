@@ -144,9 +144,8 @@ def share(seen: np.ndarray, color: Sequence[float]) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("width", [800, 400])
-def test_a_slider_shows_the_photograph_over_its_render(chromium: Browser, colors: Path, width: int) -> None:
-    with browser.opened(chromium, colors, width, 2000) as page:
+def test_a_slider_shows_the_photograph_over_its_render(chromium: Browser, colors: Path) -> None:
+    with browser.opened(chromium, colors, 400, 2000) as page:
         first, other = (page.locator("section").nth(row) for row in (0, 1))
         slider, render = first.get_by_role("slider"), first.locator(".render")
 

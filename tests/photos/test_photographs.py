@@ -500,7 +500,7 @@ def small_model(binary: bool) -> dict[str, bytes]:
     return {name: text.encode() for name, text in photographs.text_model(taken, 3).items()}
 
 
-@settings(max_examples=how_many(150), deadline=None, derandomize=True)
+@settings(max_examples=how_many(50), deadline=None, derandomize=True)
 @given(data=st.data())
 def test_damaged_models_are_read_or_refused_in_little_memory(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
@@ -537,7 +537,7 @@ def test_damaged_models_are_read_or_refused_in_little_memory(
 PIECES = [b"", b"9", b"-", b"e99", b"[", b"]", b"{", b"}", b",", b"null", b"NaN", b'"', b"..", b"\\u0000", b"\xff"]
 
 
-@settings(max_examples=how_many(150), deadline=None, derandomize=True)
+@settings(max_examples=how_many(50), deadline=None, derandomize=True)
 @given(data=st.data())
 def test_damaged_transforms_are_read_or_refused_in_little_memory(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -229,7 +229,7 @@ HEADER = st.lists(
 
 
 @pytest.mark.slow
-@settings(max_examples=how_many(300), deadline=None, derandomize=True)
+@settings(max_examples=how_many(100), deadline=None, derandomize=True)
 @given(
     data=damaged_files()
     | st.builds(lambda header, rest: with_member("Ks", npy(header, rest)), HEADER, st.binary(max_size=99))
@@ -287,7 +287,7 @@ def test_pictures_that_are_none(tmp_path: Path, data: bytes, message: str) -> No
     assert peak < 8 * MEGABYTE
 
 
-@settings(max_examples=how_many(150), deadline=None, derandomize=True)
+@settings(max_examples=how_many(50), deadline=None, derandomize=True)
 @given(kind=st.sampled_from(["PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP", "PPM"]), data=st.data())
 def test_damaged_pictures_are_read_or_refused(
     tmp_path_factory: pytest.TempPathFactory, kind: str, data: st.DataObject

@@ -49,8 +49,8 @@ def to_pixels(camera: Camera, points: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @pytest.mark.parametrize("up", UP_AXES)
-@pytest.mark.parametrize("elevation", [-90.0, -30.0, 0.0, 45.0, 90.0])
-@pytest.mark.parametrize("azimuth", [-100.0, 0.0, 30.0, 180.0])
+@pytest.mark.parametrize("elevation", [-90.0, 45.0])
+@pytest.mark.parametrize("azimuth", [-100.0, 30.0])
 def test_the_scene_is_upright_in_the_middle_and_in_front(up: str, elevation: float, azimuth: float) -> None:
     center = torch.tensor([3.0, -2.0, 5.0])
     camera = orbit(ball((3, -2, 5), 0.5), 80, 60, up=up, elevation=elevation, azimuth=azimuth)

@@ -150,7 +150,7 @@ def test_mutated_files_are_read_or_refused(tmp_path: Path) -> None:
     seeds = [json.dumps(GOOD).encode(), json.dumps(changed(viewmat=None, K=None, fov=90, **POSE)).encode()]
     path = tmp_path / "camera.json"
     read = 0
-    count = how_many(1500)
+    count = how_many(500)
     for _ in range(count):
         path.write_bytes(mutated(rng, seeds))
         try:

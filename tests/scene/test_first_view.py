@@ -16,7 +16,6 @@ import torch
 from PIL import Image
 
 from splat.cli import main
-from splat.scene.builtin import knot_scene
 from splat.scene.camera import UP, Camera, hidden_share, orbit, seen_share
 from splat.scene.camera_list import cameras_path, find_cameras, read_cameras, up_of, write_cameras
 from splat.scene.formats import write_scene
@@ -31,7 +30,7 @@ def render(scene: Path, *options: str) -> npt.NDArray[Any]:
 
 @pytest.fixture
 def scene(tmp_path: Path) -> Path:
-    write_scene(tmp_path / "knot.ply", knot_scene())
+    write_scene(tmp_path / "knot.ply", photographs.knot())
     return tmp_path / "knot.ply"
 
 
@@ -101,7 +100,7 @@ def test_what_is_no_list_of_cameras(tmp_path: Path, text: str) -> None:
 
 
 def test_up_is_what_most_pictures_have_above() -> None:
-    scene = knot_scene()
+    scene = photographs.knot()
     around = [orbit(scene, 40, 30, azimuth=36 * index, elevation=30, up="z") for index in range(10)]
     found = up_of(around)
     assert found == pytest.approx((0, 0, 1), abs=1e-6)
@@ -147,7 +146,7 @@ def test_a_fit_is_first_seen_as_the_first_photograph_that_it_was_fitted_to(tmp_p
 def test_a_scene_without_cameras_is_seen_as_colmap_has_it(scene: Path) -> None:
     small = ("--size", "64x48")
     plain = scene.with_name("plain.ply")
-    write_scene(plain, replace(knot_scene(), up=None))
+    write_scene(plain, replace(photographs.knot(), up=None))
     assert np.array_equal(render(plain, *small), render(plain, *small, "--up", "-y"))
     built_in, upright = scene.with_name("a.png"), scene.with_name("b.png")
     for out, options in ((built_in, []), (upright, ["--up", "y"])):
@@ -176,14 +175,14 @@ def test_cameras_of_another_scene_are_not_used(scene: Path, capsys: pytest.Captu
 
 
 def test_what_a_camera_shows_of_a_scene() -> None:
-    camera, whole = orbit(knot_scene(), 80, 60, distance=3), orbit(knot_scene(), 80, 60, distance=0.05)
-    assert seen_share(camera, knot_scene()) > 0.99
-    assert 0 <= seen_share(whole, knot_scene()) < 0.9
+    camera, whole = orbit(photographs.knot(), 80, 60, distance=3), orbit(photographs.knot(), 80, 60, distance=0.05)
+    assert seen_share(camera, photographs.knot()) > 0.99
+    assert 0 <= seen_share(whole, photographs.knot()) < 0.9
 
 
 def in_room(distance: float, size: float, count: int) -> Gaussians:
     """The knot, in the middle of a shell of large white Gaussians."""
-    knot, generator = knot_scene(), torch.Generator().manual_seed(1)
+    knot, generator = photographs.knot(), torch.Generator().manual_seed(1)
     lower, upper = knot.bounds()
     radius = float((upper - lower).norm()) / 2
     places = torch.nn.functional.normalize(torch.randn(count, 3, generator=generator), dim=1)
@@ -202,7 +201,7 @@ def in_room(distance: float, size: float, count: int) -> Gaussians:
 def test_a_scene_in_a_large_room_is_first_seen_from_within(
     tmp_path: Path, distance: float, size: float, share: float
 ) -> None:
-    count = int(share * len(knot_scene()))
+    count = int(share * len(photographs.knot()))
     room, path = in_room(distance, size, count), tmp_path / "room.ply"
     write_scene(path, room)
     white = (render(path, "--size", "64x48", "--up", "y") > 250).all(axis=2).mean()
@@ -210,7 +209,7 @@ def test_a_scene_in_a_large_room_is_first_seen_from_within(
     assert white < 0.6
     hidden = orbit(room, 64, 48, azimuth=45, elevation=20, fov=40, distance=0.9)
     assert hidden_share(hidden, room) > 0.9
-    assert hidden_share(hidden, knot_scene()) == 0
+    assert hidden_share(hidden, photographs.knot()) == 0
 
 
 def test_pictures_of_another_size_show_the_whole_one() -> None:

@@ -708,13 +708,13 @@ def bomb(head: bytes, size: int) -> bytes:
     ],
 )
 def test_a_gzip_bomb_is_not_unpacked(tmp_path: Path, head: bytes, message: str) -> None:
-    (tmp_path / "a.spz").write_bytes(bomb(head, 160 * MEBIBYTE))
+    (tmp_path / "a.spz").write_bytes(bomb(head, 64 * MEBIBYTE))
     refused_in_little_memory(tmp_path / "a.spz", message)
 
 
 @pytest.mark.parametrize("suffix", [".compressed.ply", ".sog", ".splat", ".spz", ".glb", ".gltf"])
 def test_memory_is_a_small_multiple_of_the_scene(tmp_path: Path, suffix: str) -> None:
-    scene = some_scene(50_000, degree=0 if suffix == ".splat" else 3)
+    scene = some_scene(20_000, degree=0 if suffix == ".splat" else 3)
     write_scene(tmp_path / f"a{suffix}", scene)
     held = sum(value.nbytes for value in scene.tensors)
     tracemalloc.start()
@@ -785,7 +785,7 @@ def damaged_scenes(draw: st.DrawFn) -> tuple[str, bytes]:
 
 
 @pytest.mark.slow
-@settings(max_examples=how_many(500), deadline=None, derandomize=True)
+@settings(max_examples=how_many(150), deadline=None, derandomize=True)
 @given(damaged=damaged_scenes())
 def test_damaged_scenes_are_read_or_refused_but_never_crash(
     tmp_path_factory: pytest.TempPathFactory, damaged: tuple[str, bytes]
@@ -810,7 +810,7 @@ def test_damaged_scenes_are_read_or_refused_but_never_crash(
 finite = st.floats(width=32, allow_nan=False, allow_infinity=False)
 
 
-@settings(max_examples=how_many(80), deadline=None, derandomize=True)
+@settings(max_examples=how_many(25), deadline=None, derandomize=True)
 @given(
     numbers=st.lists(finite, min_size=23, max_size=23),
     scales=st.lists(st.floats(0, 2.0**127, width=32), min_size=3, max_size=3),
@@ -886,7 +886,7 @@ def test_a_scene_of_which_nothing_can_be_used_is_written_as_one_of_nothing(tmp_p
         assert len(read_scene(tmp_path / f"a{suffix}")) == 0
 
 
-@pytest.mark.parametrize("name", NOTHING)
+@pytest.mark.parametrize("name", ["0.ply", "0.splat", "0.sog"])
 def test_commands_on_a_scene_of_no_gaussians(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
     """`info` says that there are none; what would show or write something says that there is nothing."""
     path = tmp_path / name

@@ -65,7 +65,7 @@ def test_every_format_reads_the_same(tmp_path: Path, form: str, newline: str) ->
     assert_same(read(tmp_path, ply(values, form, newline=newline)), read(tmp_path, ply(values)))
 
 
-@settings(max_examples=how_many(60), deadline=None, derandomize=True)
+@settings(max_examples=how_many(25), deadline=None, derandomize=True)
 @given(
     order=st.permutations(NAMES + NORMALS + ["extra"]),
     form=st.sampled_from(sorted(FORMATS)),
@@ -335,7 +335,7 @@ def damaged_files(draw: st.DrawFn) -> bytes:
 
 
 @pytest.mark.slow
-@settings(max_examples=how_many(500), deadline=None, derandomize=True)
+@settings(max_examples=how_many(150), deadline=None, derandomize=True)
 @given(
     data=st.one_of(
         damaged_files(),
@@ -397,12 +397,6 @@ LARGE: dict[str, tuple[bytes, int]] = {
         + bytes(12),
         20,
     ),
-    "two lists": (
-        header(LISTS.replace("int i\n", "int i\nproperty short s\nproperty list ushort char j\n"))
-        + b"".join(b"\0ss" + (b"\2\0cc" if i % 100 == 0 else b"\0\0") for i in range(ROWS))
-        + bytes(12),
-        30,
-    ),
     "long lists": (
         header(LISTS.replace(f"{ROWS}", "9").replace("uchar", "uint"))
         + (np.uint32(200_000).tobytes() + bytes(800_000)) * 9
@@ -445,13 +439,13 @@ def test_work_and_memory_are_linear_in_the_size_of_the_file(case: str) -> None:
     assert peak <= 8 * MEGABYTE
 
 
-@pytest.mark.parametrize("case", ["empty lists", "triangles", "lists of any length", "two lists", "long lists"])
-@pytest.mark.parametrize("cut", [1, 13, 10**5])
-def test_files_of_lists_that_are_cut(tmp_path: Path, case: str, cut: int) -> None:
+@pytest.mark.parametrize("case", ["empty lists", "triangles", "lists of any length", "long lists"])
+def test_files_of_lists_that_are_cut(tmp_path: Path, case: str) -> None:
     whole, _ = LARGE[case]
     assert len(read(tmp_path, whole)) == 1
-    with pytest.raises(SceneError, match=r"rows of '(face|vertex)' need .* truncated"):
-        read(tmp_path, whole[:-cut])
+    for cut in (1, 10**5):
+        with pytest.raises(SceneError, match=r"rows of '(face|vertex)' need .* truncated"):
+            read(tmp_path, whole[:-cut])
 
 
 def test_a_file_that_shrinks_while_it_is_read_is_truncated() -> None:

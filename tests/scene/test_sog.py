@@ -279,7 +279,7 @@ def test_names_beside_a_meta_json(tmp_path: Path, name: str, message: str) -> No
 
 
 def test_a_zip_bomb_is_not_unpacked(tmp_path: Path) -> None:
-    parts = sog_parts(sog_meta(), scales_webp=bytes(200 * MEBIBYTE))
+    parts = sog_parts(sog_meta(), scales_webp=bytes(64 * MEBIBYTE))
     (tmp_path / "a.sog").write_bytes(sog_archive(parts, zipfile.ZIP_DEFLATED))
     del parts
     refused_in_little_memory(tmp_path / "a.sog", "more than 100 times as many: it is damaged")
@@ -304,7 +304,7 @@ def test_names_twice_in_an_archive(tmp_path: Path) -> None:
 
 def test_an_archive_of_many_names(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.sog", "w") as archive:
-        for number in range(20_000):
+        for number in range(2000):
             archive.writestr(zipfile.ZipInfo(f"{number}"), b"")
     refused_in_little_memory(tmp_path / "a.sog", "with a directory of at most 65536 bytes is required, found a larger")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ import photographs
 import processes
 import pytest
 import torch
+from command_runs import run
 
 from splat.commands.fit_job import FitJob
 from splat.commands.fit_page import FitPage
@@ -184,18 +186,15 @@ def test_a_fit_with_a_page_gives_the_same_bytes(tmp_path: Path) -> None:
     assert one == other
 
 
-@pytest.mark.slow
-def test_a_port_in_use_is_said_before_pictures_are_read(tmp_path: Path) -> None:
-    import socket
-
+def test_a_port_in_use_is_said_before_pictures_are_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("viser")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen(1)
         port = str(taken.getsockname()[1])
-        command = [sys.executable, "-m", "splat", "fit", "missing.npz", "-o", "s.ply", "--view", "--port", port]
-        done = subprocess.run(
-            command, cwd=tmp_path, capture_output=True, text=True, check=False, env=processes.clean_environment()
+        status, out, err = run(
+            capsys, "fit", tmp_path / "missing.npz", "-o", tmp_path / "s.ply", "--view", "--port", port
         )
 
-    assert (done.returncode, done.stdout) == (1, "")
-    assert f"a free port is required, found {port} of 127.0.0.1 in use" in done.stderr
+    assert (status, out) == (1, "")
+    assert f"a free port is required, found {port} of 127.0.0.1 in use" in err

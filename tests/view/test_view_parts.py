@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from photographs import knot
 from render_runs import render
 
 from splat.scene.builtin import knot_scene
@@ -168,7 +169,7 @@ def pose_of(camera: Camera) -> Pose:
 
 @pytest.mark.parametrize(("azimuth", "up", "size"), [(30, "-y", (90, 60)), (140, "-y", (60, 90)), (80, "-z", (50, 50))])
 def test_a_page_s_camera_is_the_rasterizer_s(azimuth: float, up: str, size: tuple[int, int]) -> None:
-    camera = orbit(knot_scene(), *size, azimuth=azimuth, elevation=12, fov=47, up=up)
+    camera = orbit(knot(), *size, azimuth=azimuth, elevation=12, fov=47, up=up)
 
     found = camera_of(pose_of(camera), camera.near)
 
@@ -178,7 +179,7 @@ def test_a_page_s_camera_is_the_rasterizer_s(azimuth: float, up: str, size: tupl
 
 
 def test_a_page_is_pointed_at_the_middle_of_the_scene() -> None:
-    scene = knot_scene()
+    scene = knot()
     camera = orbit(scene, 80, 60, azimuth=70, elevation=35, fov=40)
     lower, upper = scene.bounds()
     middle = (lower + upper) / 2
@@ -193,7 +194,7 @@ def test_a_page_is_pointed_at_the_middle_of_the_scene() -> None:
 
 
 def test_without_an_upright_direction_a_rolled_camera_stays_so() -> None:
-    camera = orbit(knot_scene(), 80, 60, azimuth=70, elevation=35)
+    camera = orbit(knot(), 80, 60, azimuth=70, elevation=35)
     roll = torch.eye(4)
     roll[:2, :2] = torch.tensor([[0.0, -1.0], [1.0, 0.0]])
     viewmat = roll @ camera.viewmat
@@ -203,10 +204,10 @@ def test_without_an_upright_direction_a_rolled_camera_stays_so() -> None:
     assert aim.up == pytest.approx((-viewmat[1, :3]).tolist(), abs=1e-6)
 
 
-@pytest.mark.parametrize(("width", "height"), [(80, 60), (160, 60), (60, 80), (30, 300)])
+@pytest.mark.parametrize(("width", "height"), [(160, 60), (30, 300)])
 @pytest.mark.parametrize("shape", [(80, 60), (60, 80)])
 def test_a_page_of_any_shape_shows_all_that_the_camera_does(shape: tuple[int, int], width: int, height: int) -> None:
-    camera = orbit(knot_scene(), *shape, azimuth=70, elevation=35)
+    camera = orbit(knot(), *shape, azimuth=70, elevation=35)
     pose = FRONT._replace(width=width, height=height)
     aim = aim_of(camera, None, (0.0, 0.0, 0.0), pose)
     seen = camera_of(pose._replace(fov=aim.fov), 0.1)
@@ -220,7 +221,7 @@ def test_a_page_of_any_shape_shows_all_that_the_camera_does(shape: tuple[int, in
 
 
 def test_a_smaller_picture_shows_the_same() -> None:
-    camera = orbit(knot_scene(), 91, 60)
+    camera = orbit(knot(), 91, 60)
     small = resized(camera, 0.5)
     assert (small.width, small.height) == (46, 30)
     assert small.K[0].tolist() == pytest.approx((camera.K[0] * 46 / 91).tolist())
@@ -261,14 +262,14 @@ def look(scene: Gaussians, mode: str) -> Look:
 
 
 def test_colours_are_those_of_render(tmp_path: Path) -> None:
-    scene = knot_scene()
+    scene = knot()
     camera = orbit(scene, 100, 70, azimuth=30, elevation=15, fov=40, distance=0.9)
     place = ["--azimuth", "30", "--elevation", "15", "--size", "100x70", "--background", "255,0,127.5"]
     assert np.array_equal(draw(look(scene, "colour"), camera), render(tmp_path / "a.png", *place))
 
 
 def test_modes_show_what_they_say() -> None:
-    scene = knot_scene()
+    scene = knot()
     camera = orbit(scene, 100, 70, azimuth=30, elevation=40)
     pictures = {mode: draw(look(scene, mode), camera).astype(int) for mode in ("depth", "alpha", "count")}
     assert all((picture == picture[..., :1]).all() for picture in pictures.values()), "grey"
@@ -292,7 +293,7 @@ def test_what_is_near_is_bright_in_the_mode_depth() -> None:
 
 
 def test_a_scene_of_nothing_is_black_in_every_mode() -> None:
-    scene = knot_scene()
+    scene = knot()
     camera = orbit(scene, 40, 30)
     behind = Camera(camera.viewmat * torch.tensor([[1.0], [1], [-1], [1]]), camera.K, 40, 30, 0.01)
     for mode in ("depth", "alpha", "count"):
@@ -344,7 +345,7 @@ def test_two_clicks_are_a_double_click_if_they_are_close(second: tuple[float, fl
 
 
 def test_frusta_are_where_the_cameras_are() -> None:
-    cameras = [orbit(knot_scene(), 80, 60, azimuth=azimuth) for azimuth in range(0, 360, 40)]
+    cameras = [orbit(knot(), 80, 60, azimuth=azimuth) for azimuth in (0, 130, 260)]
     corners = frustum_corners(cameras, (0.0, 0.0, 0.0))
     for camera, (centre, *ends) in zip(cameras, corners, strict=True):
         turn, shift = camera.viewmat[:3, :3].double(), camera.viewmat[:3, 3].double()
@@ -361,9 +362,9 @@ def test_frusta_are_where_the_cameras_are() -> None:
 
 
 def test_the_frustum_under_a_click_is_found() -> None:
-    cameras = [orbit(knot_scene(), 80, 60, azimuth=azimuth) for azimuth in (0, 20, 180)]
+    cameras = [orbit(knot(), 80, 60, azimuth=azimuth) for azimuth in (0, 20, 180)]
     corners = frustum_corners(cameras, (0.0, 0.0, 0.0))
-    viewer = orbit(knot_scene(), 400, 300, azimuth=10, elevation=30, distance=4)
+    viewer = orbit(knot(), 400, 300, azimuth=10, elevation=30, distance=4)
     for index in range(3):
         place = viewer.K @ (viewer.viewmat[:3, :3] @ corners[index].mean(dim=0).float() + viewer.viewmat[:3, 3])
         across, down = float(place[0] / place[2] / 400), float(place[1] / place[2] / 300)
@@ -377,9 +378,9 @@ def test_the_frustum_under_a_click_is_found() -> None:
         assert clicked_frustum(corners[:1], replace(cameras[0], viewmat=inside), across, 0.4) is None, "half behind"
 
 
-@pytest.mark.parametrize("count", [0, 1, MOST_SHOWN, MOST_SHOWN + 1, 20_000])
+@pytest.mark.parametrize("count", [0, MOST_SHOWN, 20_000])
 def test_of_many_cameras_some_are_shown(count: int) -> None:
-    camera = orbit(knot_scene(), 8, 6)
+    camera = orbit(knot(), 8, 6)
     shown = shown_pictures([TakenPicture(str(index), camera) for index in range(count)])
     names = [int(picture.name) for picture in shown]
     assert len(names) == len(set(names)) == min(count, MOST_SHOWN)
@@ -396,7 +397,7 @@ def test_boxes_have_twelve_edges_and_no_limit_at_the_ends() -> None:
         (-math.inf, -1.9, -math.inf),
         (0.5, math.inf, 2.9),
     )
-    scene = knot_scene()
+    scene = knot()
     low, high = (torch.tensor(corner) for corner in slider_ends(scene))
     least, most = scene.bounds()
     assert ((low < least) & (high > most)).all()
@@ -407,7 +408,7 @@ def test_boxes_have_twelve_edges_and_no_limit_at_the_ends() -> None:
 
 
 def test_a_part_of_a_picture_is_that_part() -> None:
-    scene = knot_scene()
+    scene = knot()
     camera = orbit(scene, 80, 60)
     whole, part = draw(look(scene, "colour"), camera), part_of(camera, (0.75, 0.2), (0.25, 0.5))
     assert np.abs(draw(look(scene, "colour"), part).astype(int) - whole[12:30, 20:60]).max() <= 1
@@ -420,7 +421,7 @@ def test_a_part_of_a_picture_is_that_part() -> None:
 
 
 def test_a_scene_is_edited_step_by_step_and_back() -> None:
-    scene = knot_scene()
+    scene = knot()
     camera = orbit(scene, 80, 60)
     left, right = part_of(camera, (0, 0), (0.4, 1)), part_of(camera, (0.2, 0), (1, 1))
     in_left, in_right = (part.sees(scene.means.double())[1] for part in (left, right))
@@ -452,7 +453,7 @@ def test_a_scene_is_edited_step_by_step_and_back() -> None:
 
 
 def test_what_is_selected_has_another_colour_and_nothing_else() -> None:
-    scene = knot_scene()
+    scene = knot()
     selected = torch.arange(len(scene)) % 3 == 0
     drawn = tinted(scene, selected)
     assert all(a is b for a, b in zip(drawn.tensors[:4], scene.tensors[:4], strict=True))
@@ -665,9 +666,9 @@ def test_scenes_of_files_and_folders(tmp_path: Path) -> None:
 
 
 def test_a_scene_is_shown_as_it_was_read(tmp_path: Path) -> None:
-    write_scene(tmp_path / "knot.ply", knot_scene())
+    write_scene(tmp_path / "knot.ply", knot())
     from splat.scene.formats import read_scene
 
     loaded = SceneChoices(find_scenes([tmp_path]), lambda path: read_scene(path or ""), place).get("knot.ply")
-    assert loaded.middle == knot_scene().middle()
-    assert len(loaded.scene) == len(knot_scene())
+    assert loaded.middle == knot().middle()
+    assert len(loaded.scene) == len(knot())

@@ -23,12 +23,12 @@ import numpy as np
 import pytest
 import torch
 import websockets.sync.client
+from photographs import knot
 from PIL import Image
 from viewer_page import FRONT, Drawn, Page, options, painters, session_of, viser, wait
 
 from splat import cli
 from splat.commands import view_command
-from splat.scene.builtin import knot_scene
 from splat.scene.camera import UP, Camera, FirstView, orbit
 from splat.scene.camera_list import TakenPicture
 from splat.scene.camera_path import read_path
@@ -56,7 +56,7 @@ def drawn() -> Drawn:
 
 @pytest.fixture
 def viewer(drawn: Drawn) -> Iterator[Viewer]:
-    with open_viewer("127.0.0.1", 0, options(drawn), BUILT_IN) as viewer:
+    with open_viewer("127.0.0.1", 0, options(drawn, lambda _: knot()), BUILT_IN) as viewer:
         yield viewer
     assert painters() == []
 
@@ -79,7 +79,7 @@ def test_a_page_gets_the_picture_of_its_camera(viewer: Viewer, drawn: Drawn) -> 
     page = Page(viewer.url)
     page.look()
     look, camera = drawn.full()
-    assert (look.mode, look.degree, len(look.scene)) == ("colour", 3, len(knot_scene()))
+    assert (look.mode, look.degree, len(look.scene)) == ("colour", 3, len(knot()))
     assert camera.viewmat.tolist() == [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 5], [0, 0, 0, 1]]
     assert camera.K[1, 1].item() == pytest.approx(30 / math.tan(0.4))
     page.wait_for("BackgroundImageMessage")
@@ -88,18 +88,18 @@ def test_a_page_gets_the_picture_of_its_camera(viewer: Viewer, drawn: Drawn) -> 
     assert drawn.full()[1].viewmat[2, 3] == 7
 
 
-@pytest.mark.parametrize(("size", "shift"), [(1e-9, 0.0), (1e7, 0.0), (1e12, 0.0), (1.0, 1e11), (1e12, 1e14)], ids=str)
+@pytest.mark.parametrize(("size", "shift"), [(1e-9, 0.0), (1e12, 1e14)], ids=str)
 def test_a_page_opens_however_large_or_far_its_scene_is(drawn: Drawn, size: float, shift: float) -> None:
-    knot = knot_scene()
-    flat = replace(knot, means=size * knot.means * torch.tensor([1, 1, 0]) + shift, scales=size * knot.scales)
-    with open_viewer("127.0.0.1", 0, options(drawn, lambda path: flat if path is None else knot), BUILT_IN) as viewer:
+    scene = knot()
+    flat = replace(scene, means=size * scene.means * torch.tensor([1, 1, 0]) + shift, scales=size * scene.scales)
+    with open_viewer("127.0.0.1", 0, options(drawn, lambda path: flat if path is None else scene), BUILT_IN) as viewer:
         page = Page(viewer.url)
         page.look()
         session = session_of(viewer)
         page.wait_for("80x60 of 80x60")
-        for name, scene in (("other", knot), (BUILT_IN, flat)):  # its limits replace those of the other
+        for name, reached in (("other", scene), (BUILT_IN, flat)):  # its limits replace those of the other
             session._scene.value = name
-            while drawn.full()[0].scene is not scene:
+            while drawn.full()[0].scene is not reached:
                 pass
             assert session.client.camera.min_orbit_distance < session.client.camera.max_orbit_distance
     assert not any(b"red" in message for message in page.received)  # errors are
@@ -207,11 +207,11 @@ def test_cameras_are_drawn_and_gone_to_and_their_photographs_shown(drawn: Drawn)
         asked.append(name)
         return np.zeros((3, 4, 3), np.uint8) if name == "a.png" else None
 
-    cameras = [orbit(knot_scene(), 80, 60, azimuth=azimuth) for azimuth in (40, 130)]
+    cameras = [orbit(knot(), 80, 60, azimuth=azimuth) for azimuth in (40, 130)]
     taken = [TakenPicture("a.png", cameras[0]), TakenPicture("../b.png", cameras[1])]
     choices = SceneChoices(
         {"one": None, "other": Path("other")},
-        lambda _: knot_scene(),
+        lambda _: knot(),
         lambda scene, path: (FirstView(orbit(scene, 80, 60), UP["y"]), () if path else taken),
     )
     with open_viewer(
@@ -259,11 +259,9 @@ def test_many_photographs_leave_threads_to_the_controls(drawn: Drawn) -> None:
         assert gate.wait(20)
         return np.zeros((3, 4, 3), np.uint8)
 
-    camera = orbit(knot_scene(), 80, 60)
+    camera = orbit(knot(), 80, 60)
     taken = [TakenPicture(f"{number}.png", camera) for number in range(41)]
-    choices = SceneChoices(
-        {"one": None}, lambda _: knot_scene(), lambda scene, path: (FirstView(camera, UP["y"]), taken)
-    )
+    choices = SceneChoices({"one": None}, lambda _: knot(), lambda scene, path: (FirstView(camera, UP["y"]), taken))
     with open_viewer(
         "127.0.0.1", 0, ViewerOptions(choices, drawn, (0, 0, 0), 4, photograph=photograph), "one"
     ) as viewer:
@@ -301,7 +299,7 @@ def test_a_photograph_that_takes_too_much_memory_is_refused(tmp_path: Path, monk
 def test_a_box_limits_what_is_drawn_and_saved(viewer: Viewer, drawn: Drawn, tmp_path: Path) -> None:
     page = Page(viewer.url)
     page.look()
-    assert len(drawn.full()[0].scene) == len(knot_scene())
+    assert len(drawn.full()[0].scene) == len(knot())
     session = session_of(viewer)
     edit, crop, saved = session._edit, session._edit._crop, queue.Queue[tuple[str, bytes]]()
     session.download = lambda name, content: saved.put((name, content))
@@ -311,7 +309,7 @@ def test_a_box_limits_what_is_drawn_and_saved(viewer: Viewer, drawn: Drawn, tmp_
     (_, high), depth = crop._sliders[0].value, crop._sliders[2].value
     page.say("GuiUpdateMessage", uuid=uuids["x"], updates={"value": [-0.5, high]})
     page.say("GuiUpdateMessage", uuid=uuids["z"], updates={"value": [depth[0], 0.25]})
-    scene = knot_scene()
+    scene = knot()
     inside = (scene.means[:, 0] >= -0.5) & (scene.means[:, 2] <= 0.25)
     count = int(inside.sum())
     assert 0 < count < len(scene)
@@ -352,7 +350,7 @@ def test_what_a_box_selects_is_deleted_and_a_scene_is_not_left_unsaved(
     page.look(position=[0, 0, -6])
     while (camera := drawn.full()[1]).viewmat[2, 3] != 6:
         pass
-    session, scene = session_of(viewer), knot_scene()
+    session, scene = session_of(viewer), knot()
     edit, saved = session._edit, queue.Queue[bytes]()
     session.download = lambda name, content: saved.put(content)
     box, part = (part_of(camera, (0.25, 0.25), (across, 0.75)).sees(scene.means.double())[1] for across in (0.5, 0.4))
@@ -916,7 +914,7 @@ def test_swapping_scenes_disturbs_no_picture_and_keeps_no_scene(drawn: Drawn) ->
     def read(path: Path | None) -> Gaussians:
         if wrong["is"]:
             raise SceneError("other: a PLY file is required")
-        scene = knot_scene().select(torch.arange(14409) % (1 if path is None else 2) == 0)
+        scene = knot().select(torch.arange(14409) % (1 if path is None else 2) == 0)
         scenes[path] = weakref.ref(scene)
         return scene
 
@@ -1052,7 +1050,7 @@ def test_a_host_that_no_machine_can_have_is_an_error(host: str) -> None:
 
 def test_a_page_of_a_large_scene_has_all_controls(drawn: Drawn) -> None:
     """viser refuses a least distance above the largest one, which is 10,000 at first."""
-    large = replace(knot_scene(), means=knot_scene().means * 1e8)
+    large = replace(knot(), means=knot().means * 1e8)
     with open_viewer("127.0.0.1", 0, options(drawn, lambda _: large), BUILT_IN) as viewer:
         page = Page(viewer.url)
         page.look()

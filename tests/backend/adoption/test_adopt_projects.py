@@ -174,26 +174,17 @@ def test_a_block_that_makes_extensions_and_asks_for_cuda_goes_whole(tmp_path: Pa
     assert "assert" not in (project / "setup.py").read_text()
 
 
+@pytest.mark.minutes
 @pytest.mark.parametrize(
     ("script", "found"),
     [
-        pytest.param(
-            "import mine\nsetup(ext_modules=modules, name=mine.NAME)", "ModuleNotFoundError: No module named 'mine'",
-            marks=pytest.mark.minutes,
-        ),
-        pytest.param(
-            "assert torch.cuda.is_available()\nsetup(ext_modules=modules, name='x')", "it raised AssertionError",
-            marks=pytest.mark.minutes,
-        ),
-        pytest.param(
-            "setup(name='x', version=str(len(dir())), ext_modules=modules)", "it gives setup() another version",
-            marks=pytest.mark.minutes,
-        ),
+        ("import mine\nsetup(ext_modules=modules, name=mine.NAME)", "ModuleNotFoundError: No module named 'mine'"),
+        ("assert torch.cuda.is_available()\nsetup(ext_modules=modules, name='x')", "it raised AssertionError"),
+        ("setup(name='x', version=str(len(dir())), ext_modules=modules)", "it gives setup() another version"),
         ("setup(**{'name': 'x', 'ext_modules': modules})", "ext_modules is used for something else as well"),
-        pytest.param(
+        (
             "import pkg_resources\nsetup(name=pkg_resources.safe_name('x'), ext_modules=modules)",
             "it raised ModuleNotFoundError: import of pkg_resources halted; None in sys.modules (line 4: import pkg_",
-            marks=pytest.mark.minutes,
         ),
     ],
     ids=["own module", "gpu", "other value", "no argument", "pkg_resources"],

@@ -56,17 +56,14 @@ def plan(machine: Machine) -> Plan:
     ("text", "linked", "binding", "missing"),
     [
         (NOWHERE, [], None, "ns::nowhere(float)"),
-        (NOWHERE, [], MODULE, "ns::nowhere(float)"),
         ("__attribute__((weak)) int maybe(void); int f(void) { return maybe ? maybe() : 0; }", [], None, None),
         ("int PyLong_New(void); int f(void) { return PyLong_New(); }", [], MODULE, None),
         ("int PyLong_New(void); int f(void) { return PyLong_New(); }", [], OPERATORS, "PyLong_New"),
         # torch's libraries need it, and what is bound to them has it through them.
-        (OF_OPENMP, ["c10"], MODULE, None),
         (OF_OPENMP, ["torch_cpu"], MODULE, None),
         (OF_OPENMP, ["torch_cpu"], None, "omp_get"),
         ("double cos(double); double f(double x) { return cos(x); }", ["m"], None, None),
         ("int cuInit(int); int f(void) { return cuInit(0); }", ["cuda"], None, None),
-        ("int cuInit(int); int f(void) { return cuInit(0); }", [], None, "cuInit"),
         ("int cudaFree(int); int f(void) { return cudaFree(0); }", ["cuda"], None, "cudaFree"),
     ],
 )  # fmt: skip

@@ -283,19 +283,32 @@ def registers(library: Path, kernel: str) -> int:
 
 
 @pytest.mark.slow
-def test_arithmetic_is_precise_unless_it_is_asked_to_be_fast(nvcc: Path, tmp_path: Path) -> None:
-    precise, fast = (
-        compiled(nvcc, tmp_path / option, option) for option in ("--use_fast_math=false", "--use_fast_math")
-    )
-    mixed = compiled(nvcc, tmp_path / "mixed", "--prec-div=false", "--fmad=false")
+def test_arithmetic_is_precise_unless_it_is_asked_to_be_fast_as_by_all_common_options_at_once(
+    nvcc: Path, tmp_path: Path
+) -> None:
+    lambdas = """
+#if !defined(__CUDACC_EXTENDED_LAMBDA__) || !defined(__CUDACC_RELAXED_CONSTEXPR__)
+#error lambdas
+#endif
+template <class F> __global__ void each(F f) { f(threadIdx.x); }
+constexpr int twice(int n) { return 2 * n; }
+void lambda(int* to) { each<<<1, 32>>>([=] __device__(int i) { to[i] = twice(i); }); }
+"""
+    words = re.sub("[;'\"]", "", COMMON).split()
+
+    precise = compiled(nvcc, tmp_path / "precise", "--use_fast_math=false")
+    fast = compiled(nvcc, tmp_path / "all", *words, source=SOURCE + lambdas)
 
     assert "div.rn.f32" in ptx_of(precise, "divide")
     assert "fma.rn.f32" in ptx_of(precise, "multiply")
     assert ".approx" not in ptx_of(precise, "divide")
+    # COMMON has --use_fast_math, and --fmad=false after it, which counts.
     assert {"div.approx.ftz.f32", "sin.approx.ftz.f32"} <= {*re.findall(r"[\w.]+", ptx_of(fast, "divide"))}
-    assert "div.full.f32" in ptx_of(mixed, "divide")
-    assert "FFMA" not in device_code(mixed, "--dump-sass", "--function", "_Z8multiplyPffff")
+    assert "FFMA" not in device_code(fast, "--dump-sass", "--function", "_Z8multiplyPffff")
     assert "FFMA" in device_code(precise, "--dump-sass", "--function", "_Z8multiplyPffff")
+    assert b"cudaLaunchKernel_ptsz" in fast.read_bytes()
+    assert b"cudaLaunchKernel_ptsz" not in precise.read_bytes()
+    assert registers(fast, "many") <= 128
 
 
 @pytest.mark.minutes
@@ -325,22 +338,3 @@ def test_registers_are_bounded_and_lines_are_kept_on_request(nvcc: Path, tmp_pat
     for library, kept in ((plain, False), (bounded, True)):
         cubin = library.with_name("kept") / "source.compute_90.cubin"
         assert (b".debug_line" in cubin.read_bytes()) == kept
-
-
-@pytest.mark.slow
-def test_all_common_options_at_once(nvcc: Path, tmp_path: Path) -> None:
-    lambdas = """
-#if !defined(__CUDACC_EXTENDED_LAMBDA__) || !defined(__CUDACC_RELAXED_CONSTEXPR__)
-#error lambdas
-#endif
-template <class F> __global__ void each(F f) { f(threadIdx.x); }
-constexpr int twice(int n) { return 2 * n; }
-void lambda(int* to) { each<<<1, 32>>>([=] __device__(int i) { to[i] = twice(i); }); }
-"""
-    words = re.sub("[;'\"]", "", COMMON).split()
-
-    library = compiled(nvcc, tmp_path / "all", *words, source=SOURCE + lambdas)
-
-    assert b"cudaLaunchKernel_ptsz" in library.read_bytes()
-    assert registers(library, "many") <= 128
-    assert b"cudaLaunchKernel_ptsz" not in compiled(nvcc, tmp_path / "none").read_bytes()

@@ -275,18 +275,7 @@ def with_compiler(editable: Editable, script: str) -> Editable:
     return editable
 
 
-def test_a_compiler_that_is_killed_beside_another_is_run_again_alone(small: Editable) -> None:
-    done = with_compiler(small, ONE_AT_A_TIME).python(
-        'import tiny; tiny.KERNELS.require("cpu"); print(tiny.KERNELS.info()["loaded"])', MAX_JOBS="2"
-    )
-
-    assert "compilers at once: 2: set by the option jobs" in done.stderr
-    assert re.search(r"a compiler was killed \(signal 9\): .*retrying with fewer compilers at once: 1\n", done.stderr)
-    # The killed file is compiled again, the finished one is not.
-    assert sorted(map(small.compiled().count, ("one.cpp", "two.cpp"))) == [1, 2]
-
-
-def test_a_compiler_that_is_killed_alone_is_an_error_that_says_what_it_lacked(small: Editable) -> None:
+def test_a_compiler_that_is_killed_alone_is_an_error_and_one_beside_another_is_run_again_alone(small: Editable) -> None:
     said = with_compiler(small, 'case "$*" in *" -c "*/src/*) kill -9 $$;; esac').failure(MAX_JOBS="2")
 
     assert "BuildError: tiny 1.2.3 did not compile: out of memory, even with one compiler at a time" in said
@@ -297,3 +286,13 @@ def test_a_compiler_that_is_killed_alone_is_an_error_that_says_what_it_lacked(sm
     (log,) = re.findall(r"read the whole log: (\S+)", said)
     # Both attempts are in the log: with two compilers at once, and with one.
     assert Path(log).read_text().count("ninja: build stopped") == 2
+
+    (small.folder / "calls").unlink()
+    done = with_compiler(small, ONE_AT_A_TIME).python(
+        'import tiny; tiny.KERNELS.require("cpu"); print(tiny.KERNELS.info()["loaded"])', MAX_JOBS="2"
+    )
+
+    assert "compilers at once: 2: set by the option jobs" in done.stderr
+    assert re.search(r"a compiler was killed \(signal 9\): .*retrying with fewer compilers at once: 1\n", done.stderr)
+    # The killed file is compiled again, the finished one is not.
+    assert sorted(map(small.compiled().count, ("one.cpp", "two.cpp"))) == [1, 2]

@@ -7,6 +7,7 @@ depends on what torch was built for, so one environment is enough.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -14,12 +15,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from builds import remove_work
 from editables import REQUIRE, SMALL, Editable, make_editable
+from kernelwheel.runtime.store.store_lock import making
 from kernelwheel.store.publishing import intact_entry
 from patched_compiler import patched_compiler
 from processes import Done, after_mounting, clean_environment, processes_of, run
@@ -98,52 +99,15 @@ def test_processes_and_threads_at_once_make_one_compile_and_get_one_artifact(sma
         assert running.poll() is None
         time.sleep(0.05)
     go.touch()
-    got = finish(running).splitlines()
+    out, err = running.communicate(timeout=300)
+    got = out.splitlines()
 
+    assert running.returncode == 0, err
+    assert "waiting for " in err
     assert small.compiled() == ["one.cpp", "two.cpp"]
     assert len(got) == len(ready)
     assert len(set(got)) == 1
     assert_tidy(small)
-
-
-def test_those_who_wait_are_told_for_whom_since_when_and_where_its_log_is(small: Editable) -> None:
-    with making(small) as maker:
-        waiting = start(small, REQUIRE)
-        assert waiting.stderr is not None
-        said = ""
-        while "waiting for" not in said:
-            line = waiting.stderr.readline()
-            assert line, f"it did not wait: {said}"
-            said += line
-        waiting.kill()
-        waiting.communicate()
-
-    assert f"process {maker.pid}" in said
-    assert "since" in said
-    assert "/there/build.log" in said
-
-
-@contextmanager
-def making(editable: Editable) -> Iterator[subprocess.Popen[str]]:
-    """A process that makes an entry, until it is killed."""
-    script = """
-import time
-from tiny._kernelwheel.store.store import Store
-from tiny._kernelwheel.store.store_lock import making, sign
-from pathlib import Path
-import sys
-store = Store(Path(sys.argv[1]), "tiny", "1.2.3")
-with making(store, print):
-    sign(store, log="/there/build.log")
-    print("making", flush=True)
-    time.sleep(600)
-"""
-    process = start(editable, script, editable.cache)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "making\n"
-    yield process
-    process.kill()
-    process.communicate()
 
 
 @pytest.mark.minutes
@@ -368,11 +332,11 @@ def start_compilers(small: Editable) -> subprocess.Popen[str]:
     """A call whose two compilers are running, and go on until `slow` is removed."""
     (small.folder / "slow").touch()
     (small.folder / "calls").unlink(missing_ok=True)
-    making = start(small, REQUIRE)
+    asking = start(small, REQUIRE)
     while small.compiled() != ["one.cpp", "two.cpp"]:
-        assert making.poll() is None
+        assert asking.poll() is None
         time.sleep(0.01)
-    return making
+    return asking
 
 
 def assert_all_end(small: Editable) -> None:
@@ -382,25 +346,47 @@ def assert_all_end(small: Editable) -> None:
         time.sleep(0.01)
 
 
-def test_compilers_die_with_their_caller_and_with_the_driver_alone(small: Editable) -> None:
-    """As that is killed for lack of memory; who asked it lives on."""
-    making = start_compilers(small)
-    making.kill()
-    making.communicate(timeout=60)
-    assert_all_end(small)
+def driver_of(small: Editable) -> int:
+    """The compiler's process that other processes were started by."""
+    return min(process for process, words in processes_of(small.folder) if "compiler/__main__.py" in words)
 
-    making = start_compilers(small)
-    driver = min(process for process, words in processes_of(small.folder) if "compiler/__main__.py" in words)
-    os.kill(driver, signal.SIGKILL)
-    _, said = making.communicate(timeout=60)
 
-    assert making.returncode == 1
-    assert "BuildError" in said
-    assert "signal 9" in said
+def assert_compiled_afterwards(small: Editable) -> None:
     assert_all_end(small)
     (small.folder / "slow").unlink()
     small.python(REQUIRE)
     assert_tidy(small)
+
+
+def test_compilers_die_with_their_caller_whom_others_may_wait_for(small: Editable) -> None:
+    """These are told who it is, since when, and where its log is."""
+    asking = start_compilers(small)
+    (log,) = small.builds.glob("kernelwheel-*/build.log")
+
+    def end(maker: str) -> None:
+        raise RuntimeError(maker)
+
+    with pytest.raises(RuntimeError) as told, making(small.store, end):
+        pass
+    driver = driver_of(small)
+    asking.kill()
+    asking.communicate(timeout=60)
+
+    assert re.fullmatch(rf"process {driver} on .+, since \d\d:\d\d:\d\d, log {re.escape(str(log))}", str(told.value))
+    assert_compiled_afterwards(small)
+
+
+@pytest.mark.minutes
+def test_compilers_die_with_the_driver_alone(small: Editable) -> None:
+    """As that is killed for lack of memory; who asked it lives on."""
+    asking = start_compilers(small)
+    os.kill(driver_of(small), signal.SIGKILL)
+    _, said = asking.communicate(timeout=60)
+
+    assert asking.returncode == 1
+    assert "BuildError" in said
+    assert "signal 9" in said
+    assert_compiled_afterwards(small)
 
 
 # Disks and filesystems
@@ -505,15 +491,14 @@ def test_doctor_says_that_what_is_compiled_could_not_be_stored(public: Editable)
     assert said == "StoreError compiled kernels cannot be stored"
 
 
-@pytest.mark.parametrize("home", [None, "relative"])
-def test_without_a_home_nothing_is_kept_in_the_current_folder(small: Editable, home: str | None) -> None:
+def test_without_a_home_nothing_is_kept_in_the_current_folder(small: Editable) -> None:
     script = f"""
 import pwd
 def getpwuid(uid): raise KeyError(uid)
 pwd.getpwuid = getpwuid
 {REQUIRE}
 """
-    said = small.failure(script, TINY_CACHE_DIR=None, XDG_CACHE_HOME=None, HOME=home)
+    said = small.failure(script, TINY_CACHE_DIR=None, XDG_CACHE_HOME=None, HOME="relative")
 
     assert said.startswith("errors.StoreError")
     assert "XDG_CACHE_HOME" in said

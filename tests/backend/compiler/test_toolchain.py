@@ -77,9 +77,9 @@ def test_torch_is_known_from_its_files(tmp_path: Path, version: str, cuda: str |
     assert (read.root, read.version, read.cuda, read.hip) == (root, version, cuda, hip)
 
 
-def test_the_torch_at_hand_is_read_as_it_calls_itself(run_python: RunPython) -> None:
+def test_the_torch_at_hand_is_read_as_it_calls_itself(run_with_torch: RunPython) -> None:
     said = json.loads(
-        run_python("import torch, json; print(json.dumps([torch.__version__, torch.version.cuda]))").stdout
+        run_with_torch("import torch, json; print(json.dumps([torch.__version__, torch.version.cuda]))").stdout
     )
 
     read = find_torch()

@@ -51,22 +51,24 @@ def test_a_file_counts_however_it_is_named(tmp_path: Path) -> None:
     flags = [flag.format(apart) for flag in NAMED]
     source = source_in(tmp_path / "here", FOUND.format(apart))
 
-    def load() -> Any:
-        return kernelwheel.load("light", source, flags, extra_ldflags=[f"{apart}/libseven.a"])
+    link = [f"{apart}/libseven.a"]
+
+    def content() -> Any:
+        call = called(extra_cflags=flags, extra_ldflags=link)
+        return described(call, read_sources(call, source)).content
 
     archive(apart, "libseven.a", "seven", 0)
-    assert load().answer() == 0
+    contents = [content()]
     for number in range(1, 6):
         (apart / f"{number}.h").write_text(VALUE.format(number, 1))
-        call = called(extra_cflags=flags, extra_ldflags=[f"{apart}/libseven.a"])
-        contents = described(call, read_sources(call, source)).content
-        (apart / f"{number}.h").write_text(VALUE.format(number, 0))
-        assert described(call, read_sources(call, source)).content != contents
-    for number in range(1, 6):
-        (apart / f"{number}.h").write_text(VALUE.format(number, 1))
+        contents.append(content())
     (apart / "6.bin").write_text("1")
+    contents.append(content())
     archive(apart, "libseven.a", "seven", 1)
-    assert load().answer() == 7
+    contents.append(content())
+
+    assert len({str(each) for each in contents}) == len(contents) == 8
+    assert kernelwheel.load("light", source, flags, extra_ldflags=link).answer() == 7
 
 
 UNFOUND = """

@@ -31,6 +31,7 @@ def with_code(checkout: Checkout, text: str) -> Path:
     return folder
 
 
+@pytest.mark.minutes
 def test_an_operator_library_that_uses_torch_s_own_c_plus_plus_is_refused(checkout: Checkout, out: Path) -> None:
     said = refused_build(with_code(checkout, UNSTABLE), out)
 

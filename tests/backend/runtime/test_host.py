@@ -14,7 +14,7 @@ import pytest
 import torch
 from folders import BACKEND
 from kernelwheel.runtime.machine import host
-from processes import RunPython, after_mounting, run
+from processes import RunPython, run
 from programs import find_optional
 
 PROBE = """
@@ -82,17 +82,6 @@ def test_what_counts_is_the_cpp_library_that_was_loaded_and_no_file_is_opened_fo
     run_python: RunPython, odd_folder: Path
 ) -> None:
     done = run_python(PROBE, "replaced", "no descriptors", path=[BACKEND], env={"LD_LIBRARY_PATH": str(odd_folder)})
-
-    assert json.loads(done.stdout) == json.loads(json.dumps(host.probe()._asdict()))
-
-
-@pytest.mark.slow
-def test_the_machine_is_known_where_there_is_no_proc(tmp_path: Path) -> None:
-    done = run(
-        [*after_mounting("mount -t tmpfs none /proc"), sys.executable, "-c", PROBE],
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(BACKEND)},
-    )
 
     assert json.loads(done.stdout) == json.loads(json.dumps(host.probe()._asdict()))
 

@@ -41,7 +41,7 @@ def of_modules(torch: str, required: str) -> manifests.Manifest:
 MODULES = of_modules("2.13.0+cpu", "2.13.*")
 BETWEEN = "2.15.0.dev20261101+cu130"
 TEXT = manifest_file.to_bytes(MANIFEST)
-many = hypothesis_settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+many = hypothesis_settings(max_examples=75, deadline=None, suppress_health_check=list(HealthCheck))
 Place = tuple[str | int, ...]
 
 

@@ -30,7 +30,7 @@ from kernelwheel.runtime.store.store import Store
 from standins import make_machine
 
 VICTIM, ATTACKER = 65533, 65534
-SHOTS = int(os.environ.get("SPLAT_TEST_SHOTS", "30"))
+SHOTS = int(os.environ.get("SPLAT_TEST_SHOTS", "10"))
 
 pytestmark = [pytest.mark.skipif(os.geteuid() != 0, reason="starts processes as two other users")]
 

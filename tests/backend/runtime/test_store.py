@@ -24,7 +24,7 @@ from kernelwheel.store import manifest_file
 from kernelwheel.store.publishing import intact_entry, publish
 
 many = settings(
-    max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 FILES = ["libtiny_cpu.so", "manifest.json"]
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to another user")
