@@ -23,8 +23,8 @@ import pytest
 import warm_python
 from folders import PACKAGES, REPOSITORY
 
-# Wheels that differ with the build of torch.
-BUILT_FOR_TORCH = {"wheel", "two_archs_wheel"}
+# What differs with the build of torch.
+BUILT_FOR_TORCH = {"wheel"}
 # What a session makes once for several modules, without CUDA: one run has all of these modules.
 KEPT = {"compiled_once", "entry", "cpu_wheel", "classic_wheel"}
 # Of what runs once, the longest is claimed first, so that neither run is left with a long one at the end.

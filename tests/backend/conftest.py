@@ -27,8 +27,9 @@ def build_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def wheel(checkout: Checkout, build_root: Path) -> Wheel:
-    """A wheel as `pip wheel` makes it where nobody sets anything."""
-    return build(checkout(), build_root / "default", how=pip_wheel)
+    """A wheel as `pip wheel` makes it, for two architectures if torch has CUDA; splat's own is for the default ones."""
+    env = {"TORCH_CUDA_ARCH_LIST": TWO_ARCHS} if TORCH.cuda else {}
+    return build(checkout(), build_root / "default", how=pip_wheel, env=env)
 
 
 @pytest.fixture(scope="session")
@@ -37,12 +38,6 @@ def cpu_wheel(request: pytest.FixtureRequest, checkout: Checkout, build_root: Pa
     if TORCH.cuda is None:
         return cast("Wheel", request.getfixturevalue("wheel"))
     return build(checkout(), build_root / "cpu", env={"TINY_CUDA": "off"})
-
-
-@pytest.fixture(scope="session")
-def two_archs_wheel(checkout: Checkout, build_root: Path) -> Wheel:
-    """A wheel for the architectures of TWO_ARCHS; needs a torch with CUDA."""
-    return build(checkout(), build_root / "two", env={"TORCH_CUDA_ARCH_LIST": TWO_ARCHS})
 
 
 @pytest.fixture(scope="session")

@@ -50,6 +50,7 @@ def test_its_cuda_kernels_are_there_for_every_default_architecture() -> None:
     for library in cuda:
         assert (library["sass"], library["ptx"]) == (DEFAULT_SASS, DEFAULT_SASS[-1:])
     assert manifest["built_with"]["cuda"]["enabled"] is True
+    assert manifest["built_with"]["settings"]["archs"]["origin"] == "default"
 
 
 @pytest.mark.usefixtures("splat_wheel")

@@ -377,7 +377,7 @@ def test_sources_that_are_edited_while_they_are_built_are_an_error(tmp_path: Pat
 @pytest.mark.minutes
 @needs_cuda_torch
 def test_an_edited_cu_file_is_compiled_alone_and_gives_the_bytes_of_a_build_from_nothing(
-    two_archs_wheel: Wheel, checkout: Checkout, build_root: Path, tmp_path: Path
+    wheel: Wheel, checkout: Checkout, build_root: Path, tmp_path: Path
 ) -> None:
     folder = checkout()
     edited = (folder / "native/twice.cu").read_text().replace("256", "128")
@@ -393,7 +393,7 @@ def test_an_edited_cu_file_is_compiled_alone_and_gives_the_bytes_of_a_build_from
     assert "CXX twice.cpp" not in again.output
     assert "CUDA twice.cu" in again.output
     assert other.libraries["libtiny_cuda.so"] != again.libraries["libtiny_cuda.so"]
-    assert again.libraries == two_archs_wheel.libraries
+    assert again.libraries == wheel.libraries
     (work,) = cache_of(build_root / "edited").glob("kernelwheel/tiny/.build/kernelwheel-*/")
     deps = run(["ninja", "-t", "deps"], cwd=work / "build").stdout
     assert f"{work}/src/twice.h" in deps
