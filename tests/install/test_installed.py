@@ -81,7 +81,7 @@ def test_no_kernel_spills_and_eight_blocks_of_a_tile_fit(monkeypatch: pytest.Mon
 
 @pytest.mark.needs_torch("cuda")
 def test_importing_loads_the_kernels_is_silent_and_initialises_no_cuda(run_python: RunPython) -> None:
-    """Only the command puts the check off (test_the_command_s_help_needs_no_torch), whatever a script's arguments."""
+    """Only the command puts the check off (test_help_and_the_store_s_path_need_no_torch), not a script's arguments."""
     script = """
 import sys, splat
 print("torch" in sys.modules)

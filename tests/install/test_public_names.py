@@ -81,8 +81,8 @@ def test_modes_have_literal_types() -> None:
     assert set(get_args(hints["rasterize_mode"])) == {"classic", "antialiased"}
 
 
-@pytest.mark.parametrize("words", [["--help"], ["--version"], ["nonsense"]], ids=" ".join)
-def test_the_command_s_help_needs_no_torch(run_python: RunPython, words: list[str]) -> None:
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["nonsense"], ["cache", "path"]], ids=" ".join)
+def test_help_and_the_store_s_path_need_no_torch(run_python: RunPython, words: list[str]) -> None:
     script = """
 import atexit, runpy, sys
 atexit.register(lambda: print(f"torch: {'torch' in sys.modules}"))

@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar
@@ -51,12 +51,16 @@ class Kernels:
     def __init__(self, package: str, version: str, folder: Path, environ: Mapping[str, str] = os.environ) -> None:
         self.constructed[package] = self
         self.installed = InstalledPackage(package, version, folder, environ)
-        self.host = hosts.probe()
         self.lock = ThreadLock()
         self._loaded: dict[tuple[str, str], Artifact] = {}  # by part and device type
         self._modules: dict[str, ModuleType | None] = {}  # and extensions of operators, which are none
         self._extensions_of: dict[str, Artifact] = {}  # by part
         self._checked_gpus: set[tuple[str, int | None]] = set()
+
+    @cached_property
+    def host(self) -> Host:
+        """What this machine is. It is asked for at first need, as that imports torch: `cache path` does without."""
+        return hosts.probe()
 
     def require(self, device: str, index: int | None = None, part: str = "") -> None:
         """Make the kernels of a device type available, loading their library the first time.
