@@ -88,14 +88,11 @@ class Kernels:
                 self._checked_gpus.add((part, index))
 
     def module(self, name: str) -> ModuleType:
-        """Import a module added by kernelwheel_add_pybind11_module; later calls return the same module.
+        """Import a module added by kernelwheel_add_pybind11_module, by its name; later calls return the same one.
 
         Call this on first use rather than at import: a module is one file for CPU and GPU, so it must fit the visible
         GPUs, and if none fits, one is compiled. Looking for GPUs initialises CUDA only where NVIDIA's management
         library cannot tell. If the option `cuda` is off, the module is for the CPU only and no GPU is checked.
-
-        Args:
-            name: the module's name.
 
         Raises:
             IncompatibleArtifactError: no Artifact fits this machine, the wheel's is damaged, it has no such module, or
@@ -109,10 +106,7 @@ class Kernels:
         return module
 
     def extension(self, name: str) -> ModuleType | None:
-        """Load the library of an extension, as declared in a table; later calls return the same.
-
-        Args:
-            name: the extension's name.
+        """Load the library of an extension, by its name in a table; later calls return the same.
 
         Returns:
             The module; None for operators.
@@ -211,8 +205,8 @@ class Kernels:
         from . import progress
         from .decision.compile_into_store import compile_into_store
 
-        say = progress.printer(package.package)
         try:
+            say = progress.printer(package.package)
             artifact, _ = compile_into_store(package, self.host, request, package.settings, say)
         except KernelWheelError as error:
             raise none_made(package.package, request.device, decision.own, error) from error.__cause__
