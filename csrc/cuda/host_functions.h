@@ -70,11 +70,11 @@ cudaError_t launch_count_tiles(cudaStream_t stream, const IntersectInputs& in, c
 
 // The pairs of each Gaussian, from its place on in [room]; none of a Gaussian for all of whose pairs there is no room, and
 // none at all if there are 2^32 or more. If there are Gaussians, also clears words. Preconditions: starts [count + 1] is
-// the exclusive sum of the numbers of tiles in this order, records and *totals are what launch_count_tiles or launch_count_shown left,
-// and no image is bad.
+// the exclusive sum of the numbers of tiles in this order, records and *totals are what launch_count_tiles or
+// launch_count_shown left, and no image is bad.
 cudaError_t launch_emit_pairs(cudaStream_t stream, const IntersectInputs& in, const int32_t* order,
-                              const float* records, const int32_t* starts, const IntersectTotals* totals, int64_t room, uint32_t* tile_keys,
-                              int32_t* indices, const Words& cleared);
+                              const float* records, const int32_t* starts, const IntersectTotals* totals, int64_t room,
+                              uint32_t* tile_keys, int32_t* indices, const Words& cleared);
 
 // offsets [I, rows, columns]: the position of each tile's first pair. Precondition: tile_keys [total] ascend.
 cudaError_t launch_find_offsets(cudaStream_t stream, const IntersectInputs& in, int64_t total,

@@ -205,8 +205,8 @@ class Kernels:
         from . import progress
         from .decision.compile_into_store import compile_into_store
 
+        say = progress.printer(package.package)
         try:
-            say = progress.printer(package.package)
             artifact, _ = compile_into_store(package, self.host, request, package.settings, say)
         except KernelWheelError as error:
             raise none_made(package.package, request.device, decision.own, error) from error.__cause__
