@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from builds import TORCH, Wheel, build, pip_wheel
+from builds import TORCH, TWO_ARCHS, Wheel, build, pip_wheel
 from declared import make_distribution
 from editables import REQUIRE, SMALL, Editable, make_editable, make_user
 from folders import HELPERS
 from kept import compile_entry
 
 Checkout = Callable[[], Path]
-TWO_ARCHS = "8.0;9.0+PTX"
 
 
 @pytest.fixture(scope="session")

@@ -383,6 +383,26 @@ def test_a_build_that_is_interrupted_leaves_no_compiler_behind_and_can_be_starte
 # What a user sees
 
 
+@pytest.mark.minutes
+def test_pip_shows_a_failed_build_in_a_few_lines_of_which_the_error_is_the_last(builder: Builder) -> None:
+    source = builder.checkout / "native/twice.cpp"
+    source.write_text("int broken() { return undeclared_name; }\n" + source.read_text())
+    command = [sys.executable, "-m", "pip", "install", "--no-build-isolation", "--no-deps", "--target"]
+
+    done = run([*command, builder.folder / "site", builder.checkout], cwd=builder.folder, env=builder.env, check=False)
+
+    assert done.returncode == 1
+    shown = done.stderr.partition("lines of output]\n")[2].partition("[end of output]")[0].splitlines()
+    assert 5 < len(shown) < 25
+    (begin,) = (number for number, line in enumerate(shown) if "BuildError: tiny 1.2.3 did not compile" in line)
+    error = shown[begin:]
+    assert [line.split(":")[0].strip() for line in error[1:] if re.match(r" {8}\S", line)] == [
+        "required", "found", "to fix",
+    ]  # fmt: skip
+    assert any("twice.cpp:1:" in line and "undeclared_name" in line for line in error)
+    assert "read the whole log: " in error[-2] + error[-1]
+
+
 @pytest.mark.parametrize("when", ["before an error of ours", "after it"])
 def test_an_error_that_is_not_the_backend_s_keeps_its_traceback(builder: Builder, when: str) -> None:
     script = """

@@ -14,7 +14,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from builds import TORCH, Wheel, build, contents, device_code, needs_cpu_torch, needs_cuda_torch, refused_build
+from builds import (
+    TORCH,
+    TWO_ARCHS,
+    Wheel,
+    build,
+    contents,
+    device_code,
+    needs_cpu_torch,
+    needs_cuda_torch,
+    refused_build,
+)
 from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 from elftools.elf.enums import ENUM_DT_FLAGS_1
@@ -153,7 +163,7 @@ def as_codes(archs: list[str]) -> set[str]:
 def test_the_device_code_is_what_was_asked_for_and_what_the_manifest_says(wheel: Wheel) -> None:
     (library,) = (lib for lib in wheel.manifest["libraries"] if lib["device"] == "cuda")
 
-    archs = {"value": "8.0;9.0+PTX", "origin": "environment variable TORCH_CUDA_ARCH_LIST"}
+    archs = {"value": TWO_ARCHS, "origin": "environment variable TORCH_CUDA_ARCH_LIST"}
     assert wheel.manifest["built_with"]["settings"]["archs"] == archs
     assert (library["sass"], library["ptx"]) == (["8.0", "9.0"], ["9.0"])
     release = ".".join(wheel.manifest["built_with"]["nvcc"].split(".")[:2])
@@ -211,7 +221,7 @@ def test_operators_are_built_with_an_nvcc_of_another_major_than_torch_s_which_is
         (tmp_path / "torch" / part).symlink_to(TORCH.root / part)
     (tmp_path / "torch/version.py").write_text("__version__ = '2.11.0+cu118'\ncuda = '11.8'\n")
 
-    built = build(checkout(), out, env={"PYTHONPATH": str(tmp_path), "TORCH_CUDA_ARCH_LIST": "8.0;9.0+PTX"})
+    built = build(checkout(), out, env={"PYTHONPATH": str(tmp_path), "TORCH_CUDA_ARCH_LIST": TWO_ARCHS})
 
     nvcc = str(built.manifest["built_with"]["nvcc"])
     driver = f"{nvcc.split('.')[0]}.0"

@@ -127,14 +127,13 @@ def test_a_setup_script_reads_the_same_in_every_hook_and_the_caller_s_own_date(
     assert environments[0].get("SOURCE_DATE_EPOCH") == read
 
 
-@pytest.mark.once
 def test_the_wheel_s_metadata_is_what_was_prepared_and_its_licence_files_are_there(
-    checkout: Checkout, tmp_path: Path, run_python: RunPython, wheel: Wheel
+    checkout: Checkout, tmp_path: Path, run_python: RunPython, cpu_wheel: Wheel
 ) -> None:
     """PEP 517, build_wheel; PEP 639, License-File: one name, because nobody knows the toolkit before the build."""
     done = run_python(HOOK, "prepare_metadata_for_build_wheel", str(tmp_path), cwd=checkout())
     prepared = (tmp_path / result_of(done) / "METADATA").read_text()
-    (folder,) = wheel.unpacked.glob("*.dist-info")
+    (folder,) = cpu_wheel.unpacked.glob("*.dist-info")
 
     assert (folder / "METADATA").read_text() == prepared
     declared = HeaderParser().parsestr(prepared).get_all("License-File", [])

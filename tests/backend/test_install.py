@@ -40,18 +40,8 @@ assert started == [], started
 assert "libtiny_cuda" not in open("/proc/self/maps").read()
 assert {TWICE}
 """
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "--no-deps",
-        "--no-index",
-        "--target",
-        tmp_path / "site",
-        wheel.file,
-    ]
-    run(command, cwd=tmp_path)
+    pip = [sys.executable, "-m", "pip", "install", "--no-deps", "--no-index", "--target", tmp_path / "site"]
+    run([*pip, wheel.file], cwd=tmp_path)
 
     done = run_python(script, path=[tmp_path / "site"])
 

@@ -25,6 +25,7 @@ from processes import Done, run
 
 TORCH = find_torch()
 NATIVE = "tiny/_native"
+TWO_ARCHS = "8.0;9.0+PTX"  # of the wheel that many tests look at, where torch has CUDA
 HOOK = """
 import json, sys
 sys.path[0] = "backend"  # backend-path, in those that have one

@@ -209,11 +209,15 @@ def test_the_version_is_then_the_distribution_s(lazy: Editable) -> None:
     assert [entry["fits"] for entry in view["stores"][-1]["entries"]] == [True]
 
 
-def test_two_distributions_are_an_error(lazy: Editable) -> None:
-    for name in ("tiny", "tiny-kernels"):
+@pytest.mark.parametrize(
+    ("distributions", "found"),
+    [((), "no distribution that has tiny"), (("tiny", "tiny-kernels"), "tiny, tiny-kernels")],
+)
+def test_no_distribution_or_two_are_an_error(lazy: Editable, distributions: tuple[str, ...], found: str) -> None:
+    for name in distributions:
         record(lazy.checkout, name, "1.2.3")
 
     said = message(call(lazy, *OWN, "cache", "list"))
 
     assert said.startswith("tiny: the kernels of tiny are not known\n")
-    assert "found:     tiny, tiny-kernels\n" in said
+    assert f"found:     {found}\n" in said

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builds import TORCH, Wheel, build
+from builds import TORCH, TWO_ARCHS, Wheel, build
 from editables import REQUIRE, Editable
 from kernelwheel.compiler.find_toolchain import describe_compiler, find_compiler
 from kernelwheel.compiler.toolchain.compiler_environment import environment_for, for_launchers
@@ -164,7 +164,7 @@ def test_a_second_builder_with_nothing_of_its_own_gets_all_from_the_storage(
 ) -> None:
     """The same cache folder, emptied, stands in for another machine's, because paths are part of the cache key."""
     if TORCH.cuda:
-        without, env = request.getfixturevalue("wheel"), {**farm, "TORCH_CUDA_ARCH_LIST": "8.0;9.0+PTX"}
+        without, env = request.getfixturevalue("wheel"), {**farm, "TORCH_CUDA_ARCH_LIST": TWO_ARCHS}
     else:
         without, env = cpu_wheel, {**farm, "TINY_CUDA": "off"}
     env["TINY_CACHE_DIR"] = str(build_root / "farm-cache")

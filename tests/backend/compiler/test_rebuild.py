@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from builds import NATIVE, TORCH, Wheel, build, cache_of, contents, needs_cuda_torch, remove_work
+from builds import NATIVE, TORCH, TWO_ARCHS, Wheel, build, cache_of, contents, needs_cuda_torch, remove_work
 from editables import SMALL, Editable, make_editable, make_user
 from kernelwheel.compiler.compile import Workplace, compile_plan
 from kernelwheel.compiler.find_toolchain import find_toolchain
@@ -382,7 +382,7 @@ def test_an_edited_cu_file_is_compiled_alone_and_gives_the_bytes_of_a_build_from
     folder = checkout()
     edited = (folder / "native/twice.cu").read_text().replace("256", "128")
     original = (folder / "native/twice.cu").read_text()
-    env = {"TORCH_CUDA_ARCH_LIST": "8.0;9.0+PTX"}
+    env = {"TORCH_CUDA_ARCH_LIST": TWO_ARCHS}
     (folder / "native/twice.cu").write_text(edited)
     other = build(folder, build_root / "edited", env=env)
     (folder / "native/twice.cu").write_text(original)

@@ -113,10 +113,9 @@ def test_a_damaged_entry_is_not_exported(entry: Artifact, tmp_path: Path) -> Non
     assert sorted(tmp_path.iterdir()) == before
 
 
-@pytest.mark.once
-def test_a_wheel_is_imported_and_runs(wheel: Wheel, tmp_path: Path) -> None:
+def test_a_wheel_is_imported_and_runs(cpu_wheel: Wheel, tmp_path: Path) -> None:
     editable = make_editable(tmp_path)
-    made = transfer.import_file(wheel.file, editable.store, print)
+    made = transfer.import_file(cpu_wheel.file, editable.store, print)
     script = """
 import tiny, torch
 assert torch.ops.tiny.twice(torch.arange(4.0)).tolist() == [0.0, 2.0, 4.0, 6.0]
@@ -124,7 +123,7 @@ print(tiny.KERNELS.info()["loaded"]["cpu"])
 """
 
     assert editable.python(script).stdout == f"{made.folder}\n"
-    assert made.manifest.fingerprint == wheel.manifest["fingerprint"]
+    assert made.manifest.fingerprint == cpu_wheel.manifest["fingerprint"]
 
 
 # Refused
