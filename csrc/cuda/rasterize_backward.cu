@@ -9,13 +9,16 @@ namespace splat {
 
 namespace {
 
-template <int C>
+// In slots, whatever the channels are: few ask for it, and each kernel takes nvcc as long as any other.
+constexpr int kSlotChannels = 8;
+
+template <int C, bool kInSlots>
 cudaError_t launch_chunk(cudaStream_t stream, const RasterizeInputs& in, const kernels::StagedRecord* records,
                          const RasterizeGradients& gradients, const RasterizeGradientOutputs& out, float* slots,
                          int64_t first, int channels) {
-  const auto kernel = slots == nullptr ? &kernels::differentiate<C, false> : &kernels::differentiate<C, true>;
   const int threads = kernels::differentiate_threads<C>(in.grid.tile_size);
-  return launch_blocks(stream, in.tiles, threads, kernel, in, records, gradients, out, slots, first, channels);
+  return launch_blocks(stream, in.tiles, threads, kernels::differentiate<C, kInSlots>, in, records, gradients, out,
+                       slots, first, channels);
 }
 
 }  // namespace
@@ -24,8 +27,14 @@ cudaError_t launch_differentiate(cudaStream_t stream, const RasterizeInputs& in,
                                  const RasterizeGradients& gradients, const RasterizeGradientOutputs& out,
                                  float* slots) {
   const auto records = reinterpret_cast<const kernels::StagedRecord*>(staged);
+  if (slots != nullptr) {
+    return for_each_chunk(in.channels, kSlotChannels, [&](auto, int64_t first, int channels) {
+      return launch_chunk<kSlotChannels, true>(stream, in, records, gradients, out, slots, first, channels);
+    });
+  }
   return for_each_chunk(in.channels, kMostChannels, [&](auto c, int64_t first, int channels) {
-    const auto launch = in.channels > kMostChannels ? &launch_chunk<kMostChannels> : &launch_chunk<decltype(c)::value>;
+    const bool chunks = in.channels > kMostChannels;
+    const auto launch = chunks ? &launch_chunk<kMostChannels, false> : &launch_chunk<decltype(c)::value, false>;
     return launch(stream, in, records, gradients, out, slots, first, channels);
   });
 }

@@ -32,12 +32,8 @@ SPLAT_HD int differentiate_threads(int tile_size) {
 }
 
 // The blocks that should fit on a multiprocessor: as many as the registers allow without spilling.
-template <int C, bool kInSlots>
-constexpr int kResidentBlocks = C > 8 || (C <= 3 && kInSlots) ? 4 : C <= 3 ? 5 : 3;
-
-// The Gaussians whose slots are summed at a time: those that one ballot covers, or fewer to fit into shared memory.
 template <int C>
-constexpr int kSlotGaussians = C <= 8 ? kWarp : 8;
+constexpr int kResidentBlocks = C > 8 ? 4 : C <= 3 ? 5 : 3;
 
 // The position after the last Gaussian that any pixel of the block blends. All threads of the block must call it; `last`
 // is that of this thread's pixel, or -1 if it is outside.
@@ -56,21 +52,21 @@ static __device__ __forceinline__ int32_t drawn_end(const ListRange& range, int3
 // channel, all others. With kInSlots, not to the outputs, but to a slot for each pair of Gaussian and tile, in an order
 // that does not depend on timing; `sum_slots` adds those up.
 // One block of differentiate_threads<C>(tile_size) threads per tile. Preconditions: `out`, or slots [intersections,
-// kSlotValues + all channels], zeroed; if C is below kMostChannels, these are all channels; otherwise as `rasterize`.
+// kSlotValues + all channels], zeroed; without slots, if C is below kMostChannels, these are all channels; otherwise as
+// `rasterize`.
 template <int C, bool kInSlots>
-__global__ void __launch_bounds__(kDifferentiateThreads<C>, (kResidentBlocks<C, kInSlots>))
+__global__ void __launch_bounds__(kDifferentiateThreads<C>, kResidentBlocks<C>)
     differentiate(RasterizeInputs in, const StagedRecord* records, RasterizeGradients gradients,
                   RasterizeGradientOutputs out, float* slots, int64_t first_channel, int channels) {
-  constexpr int kSlots = kSlotGaussians<C>, kParts = kSlotValues + C, kWarps = kDifferentiateThreads<C> / kWarp;
-  constexpr int kTested = kInSlots ? kSlots : kWarp;  // Gaussians that a warp tests at a time
+  constexpr int kParts = kSlotValues + C, kWarps = kDifferentiateThreads<C> / kWarp;
   __shared__ SharedBatch<C> batch;
   __shared__ Pending<C> pending_of[kWarps];
-  __shared__ float parts[kInSlots ? kWarps * kSlots * kParts : 1];  // [warp, Gaussian, place in the slot]
+  __shared__ float parts[kInSlots ? kWarps * kWarp * kParts : 1];  // [warp, Gaussian, place in the slot]
   const int thread = static_cast<int>(threadIdx.x), lane = thread % kWarp, warp = thread / kWarp;
   const int threads = static_cast<int>(blockDim.x), warps = threads / kWarp;
   const int64_t tile = blockIdx.x;
   const ListRange range = list_range(in, tile);
-  constexpr bool kChunked = C == kMostChannels;
+  constexpr bool kChunked = kInSlots || C == kMostChannels;
   const bool all_values = !kChunked || first_channel == 0;
   const bool absolute = all_values && out.means_abs != nullptr;
   Pending<C>& pending = pending_of[warp];
@@ -125,7 +121,7 @@ __global__ void __launch_bounds__(kDifferentiateThreads<C>, (kResidentBlocks<C, 
         const GaussianSums<C> sums = add_up<C>(g, pending, which, lane, pixels.left, pixels.top, absolute);
         if (lane < waiting) {
           if constexpr (kInSlots) {
-            float* const part = parts + (warp * kSlots + own - first) * kParts;
+            float* const part = parts + (warp * kWarp + own - first) * kParts;
 #pragma unroll
             for (int k = 0; k < kParts; ++k) part[k] = sums.values[k];
           } else {
@@ -135,10 +131,10 @@ __global__ void __launch_bounds__(kDifferentiateThreads<C>, (kResidentBlocks<C, 
         waiting = 0;
         __syncwarp();
       };
-      for (int tested_end = count; tested_end > 0; tested_end -= kTested) {
-        const int first = tested_end > kTested ? tested_end - kTested : 0;
+      for (int tested_end = count; tested_end > 0; tested_end -= kWarp) {
+        const int first = tested_end > kWarp ? tested_end - kWarp : 0;
         if (kInSlots) {
-          for (int i = thread; i < warps * kSlots * kParts; i += threads) parts[i] = 0.0f;
+          for (int i = thread; i < warps * kWarp * kParts; i += threads) parts[i] = 0.0f;
           __syncthreads();
         }
         const int mine = first + lane;
@@ -184,7 +180,7 @@ __global__ void __launch_bounds__(kDifferentiateThreads<C>, (kResidentBlocks<C, 
           const int gaussian = i / kParts, place = i % kParts;
           if (place >= kSlotValues + channels || (place < kSlotValues && !all_values)) continue;
           float sum = 0.0f;
-          for (int w = 0; w < warps; ++w) sum += parts[w * kSlots * kParts + i];
+          for (int w = 0; w < warps; ++w) sum += parts[w * kWarp * kParts + i];
           float* slot = slots + (int64_t{start} + first + gaussian) * (kSlotValues + in.channels);
           slot[place < kSlotValues ? place : place + first_channel] += sum;
         }

@@ -22,7 +22,7 @@ Values = dict[str, Any]
 BYTES = bytes(range(256)) * 8
 LIBRARY = Library("libtiny_cpu.so", hashlib.sha256(BYTES).hexdigest(), len(BYTES), "cpu")
 CPU_LIBRARY = Library("libtiny_cpu.so", "0" * 64, 1, "cpu")
-CUDA_LIBRARY = Library("libtiny_cuda.so", "a" * 64, 7, "cuda", ("9.0", "12.0f"), ("12.0f",))
+CUDA_LIBRARY = Library("libtiny_cuda.so", "a" * 64, 7, "cuda", ("9.0", "12.0f"), ("12.0f",), host_code="d" * 64)
 CUDA = {"sass": ["9.0", "12.0f"], "ptx": ["12.0f"]}
 TOOLKIT = {"version": "13.2.86", "nvcc": "b" * 64, "cccl": "c" * 64}
 PLAN: Values = {

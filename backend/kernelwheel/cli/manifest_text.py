@@ -35,9 +35,10 @@ def manifest_text(manifest: Manifest) -> str:
         rows.append(("", f"for CUDA: torch with {torch}, driver {needs.driver} (PTX: {needs.driver_for_ptx})"))
     if manifest.left_out:
         rows.append(("left out", f"{', '.join(manifest.left_out)}: only builds with CUDA have it"))
+    if taken := manifest.plan["tools"]["taken"]:
+        rows.append(("of the wheel", ", ".join(sorted(taken))))
     for library in manifest.libraries:
         kind = f", imported as {library.module}" if library.module else ""
-        kind += ", taken from the wheel" if library.file in manifest.plan["tools"]["taken"] else ""
         rows.append((library.file, f"{library.size / 1e6:.2f} MB, {library.device}{kind}"))
         if library.device == "cuda":
             rows.append(("", f"SASS {' '.join(library.sass)}; PTX {' '.join(library.ptx) or 'none'}"))

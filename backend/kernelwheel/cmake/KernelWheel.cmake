@@ -27,6 +27,8 @@
 #   KERNELWHEEL_PARTS          the parts to build, of those in [tool.kernelwheel] parts, and main; the libraries of part P
 #                              are called `<name>_P`
 #   KERNELWHEEL_TAKEN          files of libraries that are there already and need not be compiled
+#   KERNELWHEEL_DEVICE_CODE_ALONE    ON if the host code of libraries for CUDA is there already: what is linked are the
+#                              fatbinaries of their kernels, one behind the other
 #   KERNELWHEEL_OUTPUT         the folder that receives the libraries
 #   KERNELWHEEL_RECIPE         compile()'s own files for compilers and sed, relative to the build folder; not set for
 #                              the compile_commands.json of editors
@@ -158,6 +160,11 @@ if(KERNELWHEEL_CUDA)
   string(REPLACE "<CMAKE_CUDA_COMPILER>" "${nvcc}" CMAKE_CUDA_DEVICE_LINK_LIBRARY "${CMAKE_CUDA_DEVICE_LINK_LIBRARY}")
 endif()
 
+if(KERNELWHEEL_DEVICE_CODE_ALONE)
+  string(REPLACE "<CUDA_COMPILE_MODE>" "-fatbin" CMAKE_CUDA_COMPILE_OBJECT "${CMAKE_CUDA_COMPILE_OBJECT}")
+  set(CMAKE_CUDA_CREATE_SHARED_LIBRARY "cat <OBJECTS> > <TARGET>")
+endif()
+
 # In a build for another platform, torch's libraries here cannot be linked to. Stubs with their names and functions can
 # (compiler/cross/cmake_files.py).
 set(KERNELWHEEL_TORCH_LINKED "${KERNELWHEEL_TORCH}/lib")
@@ -265,6 +272,9 @@ function(_kernelwheel_add_library function target)
   endif()
   if(ARG_CUDA AND NOT KERNELWHEEL_CUDA)
     message(FATAL_ERROR "${function}(${target} CUDA): guard it with if(KERNELWHEEL_CUDA)")
+  endif()
+  if(ARG_CUDA AND KERNELWHEEL_DEVICE_CODE_ALONE)
+    list(FILTER ARG_SOURCES INCLUDE REGEX "\\.cu$")
   endif()
   add_library(${target} SHARED ${ARG_SOURCES})
   if("${CMAKE_SHARED_LIBRARY_PREFIX}${target}${CMAKE_SHARED_LIBRARY_SUFFIX}" IN_LIST KERNELWHEEL_TAKEN)

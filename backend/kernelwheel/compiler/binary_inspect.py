@@ -55,8 +55,27 @@ class _Code(NamedTuple):
     version: tuple[int, int]
 
 
+def kernel_names(path: Path, cuobjdump: Path | None) -> set[tuple[frozenset[str], ...]]:
+    """The kernels and variables that host code knows by name: of each source, as architectures have them."""
+    found: dict[str, list[frozenset[str]]] = {}
+    for text in _listing(path, cuobjdump).split("Fatbin elf code:\n")[1:]:
+        names = re.findall(r"^STT_(?:FUNC +\S+ +STO_ENTRY|OBJECT +\S+ +\S+) +(\S+)$", text, re.MULTILINE)
+        found.setdefault(text.split("arch = ", 1)[1].split("\n", 1)[0], []).append(frozenset(names))
+    return {tuple(names) for names in found.values()}
+
+
 def _device_code(path: Path, cuobjdump: Path | None) -> set[_Code]:
-    """The device code in a library for CUDA, which cuobjdump prints with the symbols of each.
+    """The device code in a library for CUDA."""
+    listed = re.findall(
+        r"^Fatbin (elf|ptx) code:\n=+\narch = ((?:sm|compute)_\d+[af]?)\ncode version = \[(\d+),(\d+)\]$",
+        _listing(path, cuobjdump),
+        re.MULTILINE,
+    )
+    return {_Code(kind, arch, (int(major), int(minor))) for kind, arch, major, minor in listed}
+
+
+def _listing(path: Path, cuobjdump: Path | None) -> str:
+    """What cuobjdump prints of a library for CUDA: its device code, with the symbols of each.
 
     The shorter lists (`--list-elf`) of older ones, such as triton's, leave out the suffix of `sm_90a`.
     """
@@ -77,12 +96,7 @@ def _device_code(path: Path, cuobjdump: Path | None) -> set[_Code]:
             found=(done.stderr or done.stdout).strip() or f"exit status {done.returncode}",
             remedies=["install the cuobjdump of this CUDA toolkit"],
         )
-    listed = re.findall(
-        r"^Fatbin (elf|ptx) code:\n=+\narch = ((?:sm|compute)_\d+[af]?)\ncode version = \[(\d+),(\d+)\]$",
-        done.stdout,
-        re.MULTILINE,
-    )
-    return {_Code(kind, arch, (int(major), int(minor))) for kind, arch, major, minor in listed}
+    return done.stdout
 
 
 def _sorted(codes: Iterable[str]) -> tuple[str, ...]:

@@ -23,10 +23,11 @@ from .compile import Planned, Workplace, compile_plan, decisions
 from .compile_job import CompileJob
 from .component_facts import component_facts
 from .create_plan import create_plan
+from .device_code import OtherHostCode
 from .find_toolchain import describe_toolchain, toolchain_for
 from .parent_watch import Caller
 from .standards import raised_standards
-from .taken_libraries import libraries_taken
+from .taken_libraries import NOTHING, find_taken
 from .toolchain.compiler_environment import without_effect
 from .toolchain.toolchain import Toolchain
 from .toolchain.torch_files import torch_libraries
@@ -49,10 +50,20 @@ def build_or_reuse(job: CompileJob, caller: Caller, say: Say) -> CompileAnswer:
             say(line)
         packing = {"components": component_facts(tools), "torch_libraries": torch_libraries(tools.torch)}
     planned = create_plan_for(job, tools)
-    plan, settings, scratch = planned.plan, job.settings, job.scratch
-    for line in raised_standards(plan, tools):
+    for line in raised_standards(planned.plan, tools):
         say(line)
-    answer = CompileAnswer(Path(), False, decisions(plan, tools), packing)
+    answer = CompileAnswer(Path(), False, decisions(planned.plan, tools), packing)
+    try:
+        return _find_or_compile(job, planned, answer, caller, say)
+    except OtherHostCode as reason:
+        say(f"compiling host code too: the wheel's is for other device code ({reason})")
+        return _find_or_compile(job, create_plan_for(job, tools, device_code_alone=False), answer, caller, say)
+
+
+def _find_or_compile(
+    job: CompileJob, planned: Planned, answer: CompileAnswer, caller: Caller, say: Say
+) -> CompileAnswer:
+    plan, settings, scratch = planned.plan, job.settings, job.scratch
     try:
         for store in stores(settings, plan.package, plan.version) if job.lock is None else ():
             if entry := _look(store, plan.fingerprint, say):
@@ -73,16 +84,19 @@ def build_or_reuse(job: CompileJob, caller: Caller, say: Say) -> CompileAnswer:
     return answer._replace(folder=scratch, compiled=True)
 
 
-def create_plan_for(job: CompileJob, tools: Toolchain) -> Planned:
-    """The Plan for a job.
+def create_plan_for(job: CompileJob, tools: Toolchain, *, device_code_alone: bool = True) -> Planned:
+    """The Plan for a job; without host code, if that of the wheel will do and `device_code_alone`.
 
     Raises:
         BuildError: this machine cannot compile it; the message says what is missing and how to install it.
     """
     manifest = manifests.read(job.wheel, job.content["package"]) if job.wheel and tools.cuda.nvcc else None
-    taken = libraries_taken(manifest, job.content) if manifest else {}
+    taken = find_taken(manifest, job.content, tools) if manifest else NOTHING
+    if not device_code_alone:
+        taken = taken._replace(host_code={})
     plan, headers = create_plan(job.content, job.sources, tools, taken)
-    return Planned(plan, tools, headers, Artifact(job.wheel, manifest) if job.wheel and manifest and taken else None)
+    wheel = Artifact(job.wheel, manifest) if job.wheel and manifest and any(taken) else None
+    return Planned(plan, tools, headers, wheel)
 
 
 def _compile_once(job: CompileJob, planned: Planned, store: Store, caller: Caller, say: Say) -> tuple[Artifact, bool]:

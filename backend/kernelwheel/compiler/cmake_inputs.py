@@ -113,6 +113,7 @@ def cache_entries(work: Path, plan: Plan, toolchain: Toolchain) -> dict[str, Any
         "KERNELWHEEL_CUDART_LIBRARIES": ";".join(platform.cudart_libraries),
         "KERNELWHEEL_PARTS": ";".join(sorted(plan.parts)),
         "KERNELWHEEL_TAKEN": ";".join(sorted(plan.taken)),
+        "KERNELWHEEL_DEVICE_CODE_ALONE": bool(plan.host_code),
         "KERNELWHEEL_OLDER": str(work / "older") if plan.glibc else "",
         "KERNELWHEEL_OUTPUT": str(work / "out"),
         "KERNELWHEEL_RECIPE": "../recipe",

@@ -27,6 +27,7 @@ from . import binary_inspect, cmake_build
 from .cmake_inputs import generated_sources
 from .cpu import check_commands
 from .cross.cmake_files import stub_files
+from .device_code import host_code_digest
 from .files_read import check_read
 from .headers import Headers
 from .jobs import plan_jobs
@@ -34,7 +35,7 @@ from .missing_symbols import refuse_missing_symbols
 from .parent_watch import Caller
 from .plan import Plan
 from .resources import find_resources
-from .taken_libraries import take_libraries
+from .taken_libraries import take
 from .toolchain.toolchain import Toolchain
 from .toolchain.toolkit_identity import cccl_version
 from .tools import CMAKE_VERSION, NINJA_VERSION
@@ -50,7 +51,7 @@ class Planned(NamedTuple):
     plan: Plan
     toolchain: Toolchain
     headers: Headers  # those that the Plan's sources reach
-    wheel: Artifact | None = None  # the Artifact that has the libraries which the Plan takes
+    wheel: Artifact | None = None  # the Artifact that has what the Plan takes
 
 
 class Workplace(NamedTuple):
@@ -75,6 +76,7 @@ def compile_plan(
     Raises:
         BuildError: a compiler failed (the error quotes its first error and names the log), a single compiler ran out
             of memory, or the libraries are not what the Plan specifies.
+        OtherHostCode: the wheel's host code is not for the device code that was compiled.
     """
     plan, toolchain, headers, wheel = planned
     store = place.store
@@ -95,8 +97,8 @@ def compile_plan(
             check_read(plan, toolchain, work)
             mark_reusable(work, plan, headers)
             if wheel:
-                take_libraries(plan, wheel, work / "out")
-            libraries = _read_back(plan, toolchain, sorted((work / "out").iterdir()))
+                take(plan, wheel, work, toolchain.cuobjdump)
+            libraries = _read_back(plan, toolchain, work)
             refuse_missing_symbols(plan, toolchain, work, say)
             check_commands(plan, toolchain, work)
             manifest = _describe_artifact(plan, toolchain, libraries, work / "out")
@@ -129,12 +131,13 @@ def _refused_by_the_system(error: OSError, place: Path, variable: str) -> BuildE
     )
 
 
-def _read_back(plan: Plan, toolchain: Toolchain, paths: list[Path]) -> tuple[Library, ...]:
+def _read_back(plan: Plan, toolchain: Toolchain, work: Path) -> tuple[Library, ...]:
     """Describe the libraries, and reject them if their device code is not what the Plan specifies."""
-    libraries = tuple(binary_inspect.read_library(path, toolchain.cuobjdump) for path in paths)
-    for library in libraries:  # the files of a wheel may have changed while they were copied
-        if library.sha256 != plan.taken.get(library.file, library.sha256):
-            raise manifests.corrupt(library.file, f"sha256 {library.sha256}, not that in the wheel's manifest")
+    paths = sorted((work / "out").iterdir())
+    libraries = tuple(
+        binary_inspect.read_library(path, toolchain.cuobjdump)._replace(host_code=host_code_digest(work, path.name))
+        for path in paths
+    )
     made = [library for library in libraries if library.device == "cuda"]
     unlike = any((library.sass, library.ptx) != plan.targets(library.file) for library in made) if plan.cuda else made
     lacks = not libraries and bool(plan.built or not plan.extensions)

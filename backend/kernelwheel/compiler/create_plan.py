@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,6 +28,7 @@ from .headers import Headers, digests, headers_of
 from .linked_files import linked_files
 from .plan import CudaPlan, Plan
 from .standards import draw_standards
+from .taken_libraries import NOTHING, Taken
 from .toolchain.binding import bind
 from .toolchain.toolchain import Toolchain
 from .toolchain.toolkit import Nvcc
@@ -36,11 +36,9 @@ from .toolchain.toolkit_identity import toolkit_identity
 
 
 def create_plan(
-    content: Content, source_root: Path, toolchain: Toolchain, taken: Mapping[str, str] | None = None
+    content: Content, source_root: Path, toolchain: Toolchain, taken: Taken = NOTHING
 ) -> tuple[Plan, Headers]:
     """Draw up the Plan for a content, with the options for CUDA; and the headers that its sources reach.
-
-    `taken` are the libraries that need not be compiled, and their digests.
 
     Raises:
         BuildError: the toolchain cannot do what the settings ask; settings for CUDA kernels contradict each other;
@@ -70,7 +68,8 @@ def create_plan(
         extensions=facts.extensions,
         dispatched=facts.dispatched,
         parts=facts.parts,
-        taken=dict(taken or {}),
+        taken=taken.whole,
+        host_code=taken.host_code,
     )
     _refuse_host_compiler(plan, toolchain.settings)
     plan = replace(plan, cpu=draw_cpu(plan, toolchain), standards=draw_standards(plan, toolchain))

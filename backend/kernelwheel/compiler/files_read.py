@@ -72,8 +72,8 @@ def files_read(work: Path) -> FilesRead:
         return {path for path in paths if not path.startswith((own, zig))}
 
     kept = [file for file in build.rglob("*.d.read") if file.with_suffix("").with_suffix("").is_file()]
-    compiled = {name for file in kept for name in _in_rule(file)}
-    assembled = {name for file in build.rglob("*.as") for name in _in_rule(file)}
+    compiled = {name for file in kept for name in names_in_rule(file)}
+    assembled = {name for file in build.rglob("*.as") for name in names_in_rule(file)}
     lists = (name for file in (work / "tmp").glob("*.linked") for name in _in_lines(file))
     linked = {os.path.realpath(build / name) for name in lists if (build / name).is_file()}
     commands = _commands(work)
@@ -88,7 +88,7 @@ def files_read(work: Path) -> FilesRead:
     )
 
 
-def _in_rule(file: Path) -> Iterator[str]:
+def names_in_rule(file: Path) -> Iterator[str]:
     """The names in a rule of make: a backslash before a space or #, and a doubled $ (GNU make, "Rule Syntax")."""
     text = file.read_text(encoding="utf-8", errors="surrogateescape").replace("\\\n", " ")
     for name in re.findall(r"(?:[^\s\\]|\\.)+", text):

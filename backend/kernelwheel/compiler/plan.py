@@ -63,7 +63,9 @@ class Plan:
     standards: Standards = field(default_factory=Standards)
     dispatched: tuple[str, ...] = ()
     parts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    taken: Mapping[str, str] = field(default_factory=dict)  # sha256 of the libraries that are taken from a wheel
+    # sha256 of the libraries that are taken from a wheel, and of those whose host code is, with other device code
+    taken: Mapping[str, str] = field(default_factory=dict)
+    host_code: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The Plan's three parts as plain JSON values, with the schema number of Plans."""
@@ -83,7 +85,7 @@ class Plan:
             "cxx": dict(self.cxx),
             "toolkit": dict(self.cuda.toolkit) if self.cuda else None,
             "headers": dict(self.headers),
-            "taken": dict(self.taken),
+            "taken": {**self.taken, **{f"host code of {file}": digest for file, digest in self.host_code.items()}},
         }
 
     @property
@@ -122,8 +124,11 @@ class Plan:
 
     @property
     def glibc(self) -> str | None:
-        """The oldest glibc that they are linked for, `2.28`; None for that of the build machine, or without glibc."""
-        return self.options["glibc"] or None if PLATFORMS[self.platform].has_glibc else None
+        """The oldest glibc that they are linked for, `2.28`; None for that of the build machine, or without glibc.
+
+        None, too, if no host code is linked.
+        """
+        return self.options["glibc"] or None if PLATFORMS[self.platform].has_glibc and not self.host_code else None
 
     @property
     def kernels(self) -> str:
@@ -132,7 +137,8 @@ class Plan:
         if self.cuda is None:
             return f"CPU only{cpu}"
         cuda = f"CUDA {self.cuda.toolkit['version']} ({self.cuda.archs})"
-        return f"{cuda}, with {', '.join(sorted(self.taken))} of the wheel" if self.taken else f"CPU and {cuda}{cpu}"
+        taken = ", ".join(sorted(self.tools["taken"]))
+        return f"{cuda}, with {taken} of the wheel" if taken else f"CPU and {cuda}{cpu}"
 
     def targets(self, file: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The SASS and PTX targets that a library must have, if it uses CUDA."""

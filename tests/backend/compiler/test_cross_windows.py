@@ -223,6 +223,7 @@ def test_the_wheel_has_cuda_kernels_for_every_driver_from_12_0_on(cuda_wheel: Wh
     assert [each for each in values["libraries"] if each["file"] == "tiny_cuda.dll"] == [
         {
             "file": "tiny_cuda.dll", "device": "cuda", "sass": ["8.0", "9.0"], "ptx": ["9.0"], "module": None,
+            "host_code": "",
             "sha256": file_sha256(library), "size": library.stat().st_size,
         }
     ]  # fmt: skip

@@ -25,9 +25,9 @@ from kernelwheel.runtime.artifact.compatible import Wanted, check
 from kernelwheel.reference import options_table
 from kernelwheel.store.content_changes import differences
 from kernelwheel.cli.manifest_text import settings_text
-from kernelwheel.compiler.taken_libraries import libraries_taken
+from kernelwheel.compiler.taken_libraries import NOTHING, find_taken
 from samples import sample
-from standins import make_machine, settings_with
+from standins import make_machine, settings_with, toolchain_of_files
 
 machine = make_machine(Path(sys.argv[1]))
 was, now = machine.draw().to_json(), machine.draw(cxx_std="20").to_json()
@@ -41,8 +41,9 @@ wanted = Wanted("1.2.3", {**manifest.content, "options": now["content"]["options
 found = [m for m in check(manifest, host.probe(), wanted) if m.dimension == "options"]
 assert ["17" in m.found and "20" in m.required for m in found] == [True], "finding"
 
-assert libraries_taken(manifest, manifest.content) != {}
-assert libraries_taken(manifest, wanted.content) == {}, "taking a wheel's libraries"
+tools = toolchain_of_files(Path(sys.argv[1]), nvcc="13.2.86")
+assert all(find_taken(manifest, manifest.content, tools))
+assert find_taken(manifest, wanted.content, tools) == NOTHING, "taking a wheel's libraries"
 
 assert differences(was, now) == {"content.options.cxx-std": "17 -> 20"}, "cache explain"
 assert "cxx-std = 20 (-C cxx_std)" in settings_text(settings_with(cxx_std="20").record("9.0")), "inspect"

@@ -49,6 +49,8 @@ class Library(Record):
     ptx: tuple[str, ...] = ()  # the same of its PTX
     # the name under which Python imports it, in full for an extension; None for an operator library
     module: str | None = None
+    # the digest of what its host code was compiled with besides its sources; empty if that depends on architectures
+    host_code: str = ""
 
 
 class Requires(Record):

@@ -234,6 +234,7 @@ _LIBRARY: Kind = {
     "sass": _archs,
     "ptx": _archs,
     "module": (_dotted,),
+    "host_code": lambda value: value == "" or is_digest(value),
 }
 _MANIFEST: Kind = {
     "schema": _number,  # that of this schema
