@@ -64,6 +64,7 @@ def main(gsplat_python: Path, folder: Path) -> None:
     beside = {**environ, "SPLAT_JIT": "auto", "TORCH_CUDA_ARCH_LIST": "9.0a", **nothing_kept(folder / "empty-beside")}
     missing = run([*build, "main"], folder / "splat-beside.log", beside)
     another = run([*build, "2dgs"], folder / "splat-2dgs.log", beside)
+    torch = run([sys.executable, "-c", "import torch"], folder / "torch.log", environ)  # a part of all of them
     warm = median_of(sys.executable, WARM_SPLAT, environ)
     their_cold, _ = build_gsplat(gsplat_python, folder, environ)
     their_warm = median_of(str(gsplat_python), WARM_GSPLAT, gsplat_environment(gsplat_python, folder, environ))
@@ -73,6 +74,7 @@ def main(gsplat_python: Path, folder: Path) -> None:
             ["splat, what `rasterization` needs", f"{cold.wall:.1f}", f"{cold.cpu:.1f}", f"{warm:.1f}"],
             ["its CUDA kernels alone (9.0a)", f"{missing.wall:.1f}", f"{missing.cpu:.1f}", "-"],
             ["then those of 2D Gaussians (9.0a)", f"{another.wall:.1f}", f"{another.cpu:.1f}", "-"],
+            ["`import torch`, in each of them", f"{torch.wall:.1f}", f"{torch.cpu:.1f}", "-"],
             ["gsplat 1.5.3", f"{their_cold.wall:.1f}", f"{their_cold.cpu:.1f}", f"{their_warm:.1f}"],
             [
                 "ratio",

@@ -155,8 +155,12 @@ def needed_symbols(path: Path) -> Iterator[NeededSymbol]:
     return _format(path).needed_symbols(path)
 
 
-def newest_symbol_version(paths: list[Path], prefix: str) -> str:
-    """The newest symbol version with a prefix such as `GLIBC_` that any of the libraries needs; empty if none does."""
+def newest_symbol_versions(paths: list[Path], *prefixes: str) -> list[str]:
+    """The newest symbol version with each prefix, such as `GLIBC_`, that any library needs; empty if none does."""
     versions = {symbol.version for path in paths for symbol in needed_symbols(path)}
-    found = (version for version in versions if re.fullmatch(rf"{prefix}[\d.]+", version))
-    return max(found, key=lambda name: [int(part) for part in name[len(prefix) :].split(".")], default="")
+
+    def newest(prefix: str) -> str:
+        found = (version for version in versions if re.fullmatch(rf"{prefix}[\d.]+", version))
+        return max(found, key=lambda name: [int(part) for part in name[len(prefix) :].split(".")], default="")
+
+    return [newest(prefix) for prefix in prefixes]

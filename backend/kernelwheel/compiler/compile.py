@@ -250,7 +250,7 @@ def _describe_artifact(plan: Plan, toolchain: Toolchain, libraries: tuple[Librar
     with_ptx = [folder / library.file for library in libraries if library.ptx]
     nvcc = toolchain.cuda.nvcc if plan.cuda else None
     binds_cuda = plan.binding is not None or binary_inspect.libraries_of_cuda_major(paths)
-    glibc = binary_inspect.newest_symbol_version(paths, "GLIBC_")
+    glibc, libstdcxx = binary_inspect.newest_symbol_versions(paths, "GLIBC_", "GLIBCXX_")
     built_with = {
         "kernelwheel": __version__,
         "torch": toolchain.torch.version,
@@ -267,7 +267,7 @@ def _describe_artifact(plan: Plan, toolchain: Toolchain, libraries: tuple[Librar
         torch=torch_required(toolchain.torch.version) if plan.binding else plan.torch_target,
         platform=plan.platform,
         libc=glibc.replace("GLIBC_", "glibc "),
-        libstdcxx=binary_inspect.newest_symbol_version(paths, "GLIBCXX_"),
+        libstdcxx=libstdcxx,
         cuda=nvcc.release[0] if nvcc and binds_cuda else None,
         driver=f"{nvcc.release[0]}.0" if nvcc else None,
         driver_for_ptx=binary_inspect.driver_for_ptx(with_ptx, toolchain.cuobjdump, nvcc.release) if nvcc else None,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -75,16 +77,16 @@ endif()
 }
 
 
-def wheel_of(folder: Path, **changed: str) -> Wheel:
+def wheel_of(folder: Path, changed: Mapping[str, str]) -> Wheel:
     """A wheel of these sources for one GPU."""
-    site = make_editable(folder, SOURCES | {name.replace("_", "."): text for name, text in changed.items()}).checkout
-    return build(site, folder / "wheel", env={"TORCH_CUDA_ARCH_LIST": "9.0"})
+    checkout = make_editable(folder, SOURCES | changed).checkout
+    return build(checkout, folder / "wheel", env={"TORCH_CUDA_ARCH_LIST": "9.0"})
 
 
 @pytest.mark.slow
 @needs_cuda_torch
 def test_for_another_gpu_a_wheel_s_host_code_is_taken(build_root: Path, tmp_path: Path, cuobjdump: str) -> None:
-    wheel = wheel_of(build_root / "for-9.0")
+    wheel = wheel_of(build_root / "for-9.0", {})
     user = make_user(wheel.unpacked, tmp_path / "user")
     done = user.python(GPU + REGISTERED, TORCH_CUDA_ARCH_LIST="7.5;9.0")
 
@@ -108,47 +110,58 @@ def test_for_another_gpu_a_wheel_s_host_code_is_taken(build_root: Path, tmp_path
 @pytest.mark.minutes
 @pytest.mark.slow
 @needs_cuda_torch
-def test_where_sources_know_the_architectures_host_code_is_compiled_too(build_root: Path, tmp_path: Path) -> None:
-    """By CUDA's macro, as CUB and Thrust do: from the beginning. By a CMakeLists.txt: when it is seen."""
-    by_macro = SOURCES["one.cu"].replace("*x = 1", "*x = sum<__CUDA_ARCH_LIST__>()")
-    by_macro = f"template <int... all> __device__ int sum() {{ return (all + ...); }}\n{by_macro}"
-    by_cmake = SOURCES["CMakeLists.txt"].replace("endif", '  string(MD5 all "${KERNELWHEEL_GENCODE}")\n@endif')
-    by_cmake = by_cmake.replace("@", "  target_compile_definitions(tiny_cuda PRIVATE ALL=${all})\n")
-    said = []
-    for name, changed in (("by-macro", {"one_cu": by_macro}), ("by-cmake", {"CMakeLists_txt": by_cmake})):
-        user = make_user(wheel_of(build_root / name, **changed).unpacked, tmp_path / name)
-        said.append(user.python(GPU + REGISTERED).stderr)
-        (entry,) = user.store.entries()
-        assert {*entry.manifest.plan["tools"]["taken"]} == {"libtiny_cpu.so"}
+@pytest.mark.parametrize(
+    ("file", "more", "reason"),
+    [
+        ("one.cu", "constexpr int architectures[] = {__CUDA_ARCH_LIST__};", None),  # so that it is not even tried
+        (
+            "CMakeLists.txt",
+            'string(MD5 all "${KERNELWHEEL_GENCODE}")\ntarget_compile_definitions(tiny_cuda PRIVATE ALL=${all})',
+            "its sources were compiled with other macros",
+        ),
+        (
+            "CMakeLists.txt",
+            'if(KERNELWHEEL_GENCODE MATCHES 75)\nset_target_properties(tiny_cuda PROPERTIES SOURCES "two.cu;one.cu")\n'
+            "endif()",
+            "its kernels have other names",
+        ),
+    ],
+    ids=["CUDA's macro", "other macros", "another order"],
+)
+def test_where_sources_know_the_architectures_host_code_is_compiled_too(
+    file: str, more: str, reason: str | None, build_root: Path, tmp_path: Path
+) -> None:
+    wheel = wheel_of(build_root / tmp_path.name, {file: f"{SOURCES[file]}{more}\n"})
+    user = make_user(wheel.unpacked, tmp_path / "user")
+    said = user.python(GPU + REGISTERED).stderr
 
-    another = (
-        "compiling host code too: the wheel's is for other device code (its sources were compiled with other macros)"
-    )
-    assert [another in each for each in said] == [False, True]
+    assert re.findall(r"compiling host code too: .* \((.*)\)", said) == ([reason] if reason else [])
+    (entry,) = user.store.entries()
+    assert {*entry.manifest.plan["tools"]["taken"]} == {"libtiny_cpu.so"}
 
 
 # What is taken
 
 
 def taken(
-    *libraries: Library, nvcc: str = "13.3.1", clang: str = "", launcher: str = "", **planned: object
+    folder: Path, *libraries: Library, nvcc: str = "13.3.1", clang: str = "", launcher: str = "", **planned: object
 ) -> set[str]:
     """The libraries whose host code is taken, of a wheel for the driver of CUDA 13 that has what is wanted."""
-    tools = toolchain_of_files(Path(), nvcc=nvcc, clang=clang)
+    tools = toolchain_of_files(folder, nvcc=nvcc, clang=clang)
     tools = replace(tools, launchers=Launchers(cuda=(launcher,) if launcher else ()))
     manifest = sample(CPU_LIBRARY, *libraries, platform=platform_name(), **planned)
     return {*find_taken(manifest, manifest.content, tools).host_code}
 
 
-def test_whose_host_code_is_taken() -> None:
-    assert taken(CUDA_LIBRARY) == {"libtiny_cuda.so"}
-    assert taken(CUDA_LIBRARY, nvcc="12.9.1") == set(), "another CUDA runtime than the one that is linked in"
-    assert taken(CUDA_LIBRARY, clang="19.1.7") == set(), "fatbinaries of another compiler"
-    assert taken(CUDA_LIBRARY, launcher="ccache") == set(), "a cache has whole objects"
-    assert taken(CUDA_LIBRARY._replace(host_code="")) == set(), "its sources know the architectures"
-    assert taken(CUDA_LIBRARY._replace(sass=())) == set(), "PTX does not say which kernels it has"
-    assert taken(CUDA_LIBRARY, binding={"python": None, "torch": "2.11.0"}) == set(), "bound to one torch"
-    assert taken() == set(), "no kernels"
+def test_whose_host_code_is_taken(tmp_path: Path) -> None:
+    assert taken(tmp_path, CUDA_LIBRARY) == {"libtiny_cuda.so"}
+    assert taken(tmp_path, CUDA_LIBRARY, nvcc="12.9.1") == set(), "another CUDA runtime than the one that is linked in"
+    assert taken(tmp_path, CUDA_LIBRARY, clang="19.1.7") == set(), "fatbinaries of another compiler"
+    assert taken(tmp_path, CUDA_LIBRARY, launcher="ccache") == set(), "a cache has whole objects"
+    assert taken(tmp_path, CUDA_LIBRARY._replace(host_code="")) == set(), "its sources know the architectures"
+    assert taken(tmp_path, CUDA_LIBRARY._replace(sass=())) == set(), "PTX does not say which kernels it has"
+    assert taken(tmp_path, CUDA_LIBRARY, binding={"python": None, "torch": "2.11.0"}) == set(), "bound to one torch"
+    assert taken(tmp_path) == set(), "no kernels"
 
 
 # Libraries: `exchange`

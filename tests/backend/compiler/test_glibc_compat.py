@@ -8,7 +8,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from kernelwheel.compiler.binary_inspect import newest_symbol_version
+from kernelwheel.compiler.binary_inspect import newest_symbol_versions
 from kernelwheel.compiler.toolchain.cxx import Cxx, find_cxx
 from kernelwheel.compiler.toolchain.glibc_compat import LINKED_IN, older_symbols, source_files
 from kernelwheel.runtime.machine.platforms import numbers
@@ -175,8 +175,9 @@ def test_what_newer_compilers_call_is_linked_in_where_the_libraries_have_none(
     run([cxx.path, "-std=c++17", *options, "-o", "main", "main.cpp", *linked_in], cwd=tmp_path)
 
     if "-static-libstdc++" not in options:
-        assert numbers(newest_symbol_version([tmp_path / "main"], "GLIBCXX_")) <= (3, 4, 25)
-        assert numbers(newest_symbol_version([tmp_path / "main"], "CXXABI_")) <= (1, 3, 11)
+        libstdcxx, abi = newest_symbol_versions([tmp_path / "main"], "GLIBCXX_", "CXXABI_")
+        assert numbers(libstdcxx) <= (3, 4, 25)
+        assert numbers(abi) <= (1, 3, 11)
     assert run([tmp_path / "main"], cwd=tmp_path, check=False).returncode == 0
     assert run([tmp_path / "main", "terminate"], cwd=tmp_path, check=False).returncode == -signal.SIGABRT
 
