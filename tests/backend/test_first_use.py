@@ -306,7 +306,7 @@ assert loaded["cuda"] + "/libtiny_cuda.so" in open("/proc/self/maps").read()
     taken = native(installed) / "libtiny_cpu.so"
     assert (entry.folder / "libtiny_cpu.so").read_bytes() == taken.read_bytes()
     assert entry.manifest.plan["tools"]["taken"] == {"libtiny_cpu.so": hashlib.sha256(taken.read_bytes()).hexdigest()}
-    assert re.search(r"^of the wheel +libtiny_cpu.so$", manifest_text(entry.manifest), re.MULTILINE)
+    assert re.search(r"^ *of the wheel +libtiny_cpu.so$", manifest_text(entry.manifest), re.MULTILINE)
 
 
 @pytest.mark.minutes
