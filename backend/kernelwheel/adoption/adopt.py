@@ -10,7 +10,6 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ from .build_requirements import build_system
 from .compile_args import Places
 from .cuda_extension import AdoptionNotes, Table, merge, translate
 from .pyproject_text import add_tables, toml_text
-from .reporting_commands import only_reports
 from .setup_edit import without_extensions
 from .setup_runs import SetupRun, run_setup_script
 
@@ -73,7 +71,7 @@ def main(arguments: Sequence[str]) -> int:
         parser.error(f"no setup.py in {project}" if project.is_dir() else f"no folder {project}")
     notes = AdoptionNotes()
     source = script.read_bytes()
-    run = _without_reports(run_setup_script(project, chosen.gpu or [GPU], os.environ, source), source, notes)
+    run = run_setup_script(project, chosen.gpu or [GPU], os.environ, source)
     without_cuda = _without_cuda(project, run, source, notes)
     required, kernelwheel, dynamic = adopted_tables(project, run, without_cuda, notes, chosen.gpu or ())
     if chosen.write and notes.refused:
@@ -111,15 +109,6 @@ def _without_cuda(project: Path, run: SetupRun, source: bytes, notes: AdoptionNo
         reason = error.found.partition("\n")[0]
         notes.remarks.append(f"setup.py fails without CUDA, so its extensions require CUDA: {reason}")
         return None
-
-
-def _without_reports(run: SetupRun, source: bytes, notes: AdoptionNotes) -> SetupRun:
-    """The same run, with torch's `build_ext` in place of one that only reports on a build."""
-    kind = run.commands.get("build_ext")
-    if kind is None or not only_reports(source, kind):
-        return run
-    notes.remarks.append(f"setup.py has its own build_ext, {kind}, which only reports: nothing calls it any more")
-    return replace(run, commands={**run.commands, "build_ext": None})
 
 
 def adopted_tables(

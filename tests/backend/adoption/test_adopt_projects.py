@@ -214,7 +214,7 @@ os.environ["TORCH_CUDA_ARCH_LIST"] = "8.0;9.0"
 assert not {"NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS", "CUDAFLAGS", "CXXFLAGS"} & {*os.environ}
 class Mine(BuildExtension):
     def run(self):
-        BODY
+        print("building")
         super().run()
 flags = ["-std=c++17", "-O3"]
 modules = [CppExtension("many._cpu", ["cpu.cpp"], extra_compile_args=flags)]
@@ -226,7 +226,7 @@ else:
     libraries = []
 modules.append(kind("many._C", ["both.cpp"], libraries=libraries))
 setup(name="many", version="1", packages=["many"], ext_modules=modules,
-      cmdclass={"build_ext": Mine.with_options(use_ninja=False)})
+      cmdclass={"build_ext": COMMAND.with_options(use_ninja=False)})
 """
 FILES = {"cpu.cpp": MODULE, "only.cu": MODULE, "both.cpp": MODULE, "many/__init__.py": ""}
 
@@ -234,7 +234,7 @@ FILES = {"cpu.cpp": MODULE, "only.cu": MODULE, "both.cpp": MODULE, "many/__init_
 @pytest.mark.minutes
 def test_what_exists_only_with_cuda_and_what_a_script_sets_is_in_the_tables(tmp_path: Path) -> None:
     text = '[build-system]\nrequires = ["setuptools<90", "torch>=2.12,<2.15"]\n'
-    files = {**FILES, "pyproject.toml": text, "setup.py": IMPORTS + MANY.replace("BODY", "print('building')")}
+    files = {**FILES, "pyproject.toml": text, "setup.py": IMPORTS + MANY.replace("COMMAND", "BuildExtension")}
     project = lay_out(tmp_path / "many", files)
 
     flags = dict.fromkeys(("NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS", "CUDAFLAGS", "CXXFLAGS"), "-DOURS")
@@ -249,14 +249,14 @@ def test_what_exists_only_with_cuda_and_what_a_script_sets_is_in_the_tables(tmp_
     assert (cpu["cuda"], cpu["cxx-flags"]) == ("none", ["-O3"])
     assert (cuda["name"], cuda["cuda"]) == ("many._cuda", "only")
     assert (both["cuda"], both["libraries"]) == ("optional", ["cublas"])
-    for word in ("its own build_ext, Mine, which only reports", "-std=c++17 is left out", "became archs = '8.0;9.0'"):
+    for word in ("-std=c++17 is left out", "became archs = '8.0;9.0'"):
         assert word in done.stderr
-    assert "Mine" not in (project / "setup.py").read_text()
+    assert "cmdclass" not in (project / "setup.py").read_text()
 
 
 @pytest.mark.minutes
 def test_a_command_of_its_own_with_options_is_told_and_nothing_is_written_that_a_build_refuses(tmp_path: Path) -> None:
-    script = IMPORTS + MANY.replace("BODY", "self.include_dirs.append('x')").replace("only.cu", "none.cu")
+    script = IMPORTS + MANY.replace("COMMAND", "Mine").replace("only.cu", "none.cu")
     files = {**FILES, "setup.py": script}
     project = lay_out(tmp_path / "many", files)
 
