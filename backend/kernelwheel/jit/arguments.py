@@ -48,8 +48,6 @@ class LoadArguments(Record):
     abi: Abi
     unique_namespace: bool
     only_compile: bool
-    dlink: bool
-    dlink_libraries: Strings
 
     def refuse_unfit(self, is_standalone: bool, sycl: bool) -> None:
         """Raise a SettingsError for what is wrong by itself, and for what only torch's functions do."""

@@ -53,9 +53,8 @@ def flags_of_call(arguments: LoadArguments, cuda: bool) -> Flags:
         cxx, for_nvcc = _without_plain_folders(cxx), _without_plain_folders(for_nvcc)
     archs, for_nvcc = _without_archs(arguments, for_nvcc)
     for_nvcc, asked = without_device_linking(for_nvcc)
-    of_device = arguments.texts("dlink_libraries", arguments.dlink_libraries)
     always = LINKED | (LINKED_FOR_CUDA if cuda else set())
-    words = [*arguments.words("extra_ldflags", arguments.extra_ldflags), *(f"-l{name}" for name in of_device)]
+    words = arguments.words("extra_ldflags", arguments.extra_ldflags)
     try:
         linked = LinkFlags(words, absolute, lambda folder: _existing(arguments, "extra_ldflags", folder), always)
     except FileNotFoundError as error:
@@ -64,9 +63,8 @@ def flags_of_call(arguments: LoadArguments, cuda: bool) -> Flags:
     folders = list(dict.fromkeys([*include_dirs, *of_cxx, *of_nvcc]))
     if empty := [folder for folder in folders if is_empty(Path(folder))]:
         _warn(f"{arguments.name}: no header is in {', '.join(empty)}; if that is a git submodule: {FETCH}")
-    device_link = cuda and bool(asked or arguments.dlink or of_device)
     linking = (linked.flags, linked.libraries)
-    return Flags(cxx, for_nvcc, *linking, include_dirs, folders, archs, linked.files, device_link)
+    return Flags(cxx, for_nvcc, *linking, include_dirs, folders, archs, linked.files, cuda and bool(asked))
 
 
 def _warn(message: str) -> None:
