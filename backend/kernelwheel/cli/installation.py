@@ -12,7 +12,7 @@ from importlib.metadata import Distribution
 from pathlib import Path
 
 from ..project.build_platforms import HOST_PLATFORM
-from ..runtime.artifact.manifest import FILE, Manifest
+from ..runtime.artifact.manifest import Manifest
 from ..runtime.commands.doctor import Finding
 from ..runtime.decision.sources import editable_name, package_path
 from ..runtime.errors import REINSTALL
@@ -21,23 +21,6 @@ from ..store.wheel_record import parse_record, record_digest
 
 # Libraries of torch that the loader must not find in another folder.
 TORCH_LIBRARIES = tuple(map(HOST_PLATFORM.shared, ("torch_cpu", "torch_cuda", "c10", "torch")))
-
-
-def package_of(distribution: str) -> str | None:
-    """The package with the kernels of a distribution, by any spelling of its name; None if there is none."""
-    try:
-        record = importlib.metadata.distribution(distribution).read_text("RECORD") or ""
-    except (importlib.metadata.PackageNotFoundError, ValueError):  # no name at all
-        return None
-    for line in record.splitlines():
-        file = line.partition(",")[0].strip('"')
-        path = file.removesuffix(f"/_native/{FILE}")
-        package = (
-            path.replace("/", ".") if path != file else file.removesuffix("_kernelwheel.pth")[1:].replace("__", ".")
-        )
-        if file in (f"{package_path(package)}/_native/{FILE}", f"{editable_name(package)}.pth"):
-            return package
-    return None
 
 
 @dataclass(frozen=True)
