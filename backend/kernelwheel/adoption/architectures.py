@@ -8,9 +8,8 @@ from ..project.arch_choice import OLDEST_DEFAULT, from_flags, parse
 from ..runtime.errors import SettingsError
 from ..runtime.machine.architectures import ArchList
 from .cuda_extension import AdoptionNotes, Table
+from .setup_child import GPU
 from .setup_runs import SetupRun
-
-GPU = "9.0"  # what setup.py is told that there is, unless a person says otherwise
 
 
 def family(flags: Sequence[str]) -> ArchList | None:
@@ -28,16 +27,14 @@ def give(table: Table, archs: ArchList, notes: AdoptionNotes) -> None:
     notes.remarks.append(f"{table['name']}: archs = {str(archs)!r} is its own, whatever TORCH_CUDA_ARCH_LIST says")
 
 
-def choose(
-    flags: Sequence[str], tables: Sequence[Table], run: SetupRun, gpus: Sequence[str], notes: AdoptionNotes
-) -> str | None:
+def choose(flags: Sequence[str], tables: Sequence[Table], run: SetupRun, notes: AdoptionNotes) -> str | None:
     """The value of `archs`; None if nothing chooses architectures, or if a list cannot say what is chosen.
 
     That is what flags choose, otherwise what setup.py puts into TORCH_CUDA_ARCH_LIST, as for torch's own build_ext.
     """
     if not flags:
-        return _from_variable(tables, run, gpus, notes) if run.archs_set.strip() else None
-    if run.asked_capability and not gpus:
+        return _from_variable(tables, run, notes) if run.archs_set.strip() else None
+    if run.asked_capability:
         notes.remarks.append(
             "flags that choose the GPU's own architecture are left out: kernelwheel compiles for TORCH_CUDA_ARCH_LIST "
             "or a default list"
@@ -53,7 +50,7 @@ def choose(
     return archs or None
 
 
-def _from_variable(tables: Sequence[Table], run: SetupRun, gpus: Sequence[str], notes: AdoptionNotes) -> str | None:
+def _from_variable(tables: Sequence[Table], run: SetupRun, notes: AdoptionNotes) -> str | None:
     """The value of `archs` from what setup.py puts into TORCH_CUDA_ARCH_LIST, which has no effect any more."""
     text = run.archs_set
     said = f"setup.py sets TORCH_CUDA_ARCH_LIST to {text!r}"
@@ -67,7 +64,7 @@ def _from_variable(tables: Sequence[Table], run: SetupRun, gpus: Sequence[str], 
             if table["cuda"] != "none" and not table["archs"]:
                 give(table, archs, notes)
         return None
-    is_gpu_s = run.asked_capability and not gpus and {f"{each.major}.{each.minor}" for each in archs.sass} == {GPU}
+    is_gpu_s = run.asked_capability and {f"{each.major}.{each.minor}" for each in archs.sass} == {GPU}
     if is_gpu_s or archs.sass[0][:2] < OLDEST_DEFAULT:
         why = "that of the GPU it was told of" if is_gpu_s else "for GPUs older than CUDA 13 compiles for"
         notes.remarks.append(f"{said}, {why}: left out, so that TORCH_CUDA_ARCH_LIST or a default list decides")

@@ -23,7 +23,6 @@ BROUGHT = {
     "ninja": "1.5",
     "cmake": "3.24",
 }
-_RELEASES = [Version(f"{major}.{minor}") for major in range(4) for minor in range(100)]
 _LATER = [Version(f"{major}.{minor}.{patch}") for major in (2, 3) for minor in range(60) for patch in range(6)]
 
 
@@ -41,11 +40,6 @@ def build_system(cuda: bool, old: Mapping[str, Any], notes: AdoptionNotes) -> di
             torch = _torch(asked, text, notes)
         elif name != "kernelwheel" and (name not in BROUGHT or not _is_met(asked, BROUGHT[name])):
             others.append(text)
-            if name in BROUGHT and not _can_be_met(asked, BROUGHT[name]):
-                notes.untranslated.append(
-                    f"[build-system] requires {text}, and kernelwheel {name}>={BROUGHT[name]}: a build in isolation "
-                    "finds no release for both"
-                )
     return {
         "requires": [own_reference("cuda" if cuda else ""), torch, *others],
         "build-backend": "kernelwheel.hooks",
@@ -77,11 +71,3 @@ def _is_met(asked: Requirement, oldest: str) -> bool:
     return plain and all(
         each.operator in (">", ">=") and Version(each.version) <= Version(oldest) for each in asked.specifier
     )
-
-
-def _can_be_met(asked: Requirement, oldest: str) -> bool:
-    if asked.url:
-        return True
-    pinned = [Version(each.version) for each in asked.specifier if each.operator == "==" and "*" not in each.version]
-    known = [*_RELEASES, *(Version(str(number)) for number in range(200)), *pinned]
-    return any(asked.specifier.contains(each) for each in known if each >= Version(oldest))

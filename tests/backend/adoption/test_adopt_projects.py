@@ -267,28 +267,3 @@ def test_a_command_of_its_own_with_options_is_told_and_nothing_is_written_that_a
     assert "note: nothing was written; without --write, adopt prints the tables\n" in done.stderr
     assert done.returncode == 1
     assert {path.relative_to(project).as_posix(): path.read_text() for path in project.rglob("*.*")} == files
-
-
-@pytest.mark.minutes
-def test_a_person_names_the_gpus_that_a_script_asks_for(tmp_path: Path) -> None:
-    script = """
-gpus = [torch.cuda.get_device_capability(n) for n in range(torch.cuda.device_count())]
-flags = [f"-gencode=arch=compute_{major}{minor},code=sm_{major}{minor}" for major, minor in gpus]
-flags += ["-DNAMED"] if "TORCH_CUDA_ARCH_LIST" in os.environ else []
-if gpus:
-    assert torch.cuda.get_device_properties(len(gpus) - 1).minor == gpus[-1][1]
-setup(name="x", version="1", ext_modules=[CUDAExtension("x", ["x.cu"], extra_compile_args={"nvcc": flags})])
-"""
-    project = lay_out(tmp_path / "x", {"setup.py": IMPORTS + script, "x.cu": MODULE})
-
-    default = adopt(project, TORCH_CUDA_ARCH_LIST="7.5")
-    named = adopt(project, "--gpu", "8.9", "--gpu", "12.0")
-    wrong = adopt(project, "--gpu", "Ada")
-
-    assert "archs" not in default.stdout
-    assert "NAMED" not in default.stdout, "the caller's shell does not answer for the project"
-    assert "a GPU with compute capability 9.0; it asked: --gpu names another\n" in default.stderr
-    assert 'archs = "8.9;12.0"' in named.stdout
-    assert "a GPU with compute capability 8.9 and one with 12.0\n" in named.stderr
-    assert wrong.returncode == 2
-    assert "--gpu takes a compute capability such as 8.9, not 'Ada'" in wrong.stderr
