@@ -149,11 +149,6 @@ def _include_dirs(
         if inside is None:
             lost.append(f"the include folder {folder} is outside of the project; copy it into the project")
             continue
-        if not any((places.project / inside).glob("*")):
-            lost.append(
-                f"the include folder {inside} is empty or not there: bring it before a build; "
-                "git submodule update --init --recursive does, if it is in a submodule"
-            )
         found.append(inside)
     return _once(found)
 

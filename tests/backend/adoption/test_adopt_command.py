@@ -345,20 +345,6 @@ def test_what_is_for_the_builders_own_cpu_is_left_out_with_a_note(tmp_path: Path
     assert "p._C: -march=native is left out: that is the CPU of whoever builds" in notes.remarks[0]
 
 
-def test_folders_of_headers_that_git_has_not_brought_are_told_and_stay_in_the_table(tmp_path: Path) -> None:
-    lay_out(tmp_path, {"a.cu": MODULE})
-    (tmp_path / "third_party/glm").mkdir(parents=True)
-    folders = ["third_party/eigen/include", "third_party/glm"]
-
-    table, notes = translated(tmp_path, include_dirs=folders[:1], extra_compile_args=[f"-I{folders[1]}"])
-
-    assert table["include-dirs"] == folders
-    assert len(notes.untranslated) == 2
-    for folder, told in zip(folders, notes.untranslated, strict=True):
-        assert f"the include folder {folder} is empty or not there" in told
-    assert "git submodule update --init --recursive" in notes.untranslated[0]
-
-
 def test_folders_that_a_build_searches_anyway_are_dropped(tmp_path: Path) -> None:
     lay_out(tmp_path, {"a.cu": MODULE})
     ours = ["/env/torch/include", "/scratch/cuda/include", "/usr/local/cuda-12.8/include", "/usr/include"]
