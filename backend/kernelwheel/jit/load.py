@@ -7,9 +7,9 @@ in the same stores, compiled by the same compiler under the same lock, verified 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-from .arguments import Abi, LoadArguments, Paths, Strings, refuse_unknown
+from .arguments import Abi, LoadArguments, Paths, Strings
 from .inline import Functions, inline_sources
 from .loaded_library import carry_out
 from .sources import read_sources
@@ -34,7 +34,6 @@ def load(
     abi: Abi = "torch",
     unique_namespace: bool = False,
     only_compile: bool = False,
-    **later: NoReturn,
 ) -> Any:
     """Compile C++ and CUDA files, unless a store has what would be made, and load the library.
 
@@ -51,12 +50,10 @@ def load(
         `unique_namespace` the namespace of its operators, `torch.ops.NAME_CONTENT`.
 
     Raises:
-        BuildError: the arguments are not right, or something does not compile; for a parameter of a later torch, it is
-            a TypeError, too.
+        BuildError: the arguments are not right, or something does not compile.
         IncompatibleArtifactError: what was compiled does not fit this machine.
         StoreError: the cache cannot be used.
     """
-    refuse_unknown(later)
     arguments = LoadArguments(
         name=name,
         extra_cflags=extra_cflags,
@@ -100,14 +97,12 @@ def load_inline(
     abi: Abi = "torch",
     unique_namespace: bool = False,
     only_compile: bool = False,
-    **later: NoReturn,
 ) -> Any:
     """Compile C++ and CUDA sources that are given as text, and load the library: otherwise as `load`.
 
     The parameters are those of torch.utils.cpp_extension.load_inline, and beyond them those of `load`, which says what
     is returned and raised. For the stable ABI, no `#include` line comes first.
     """
-    refuse_unknown(later)
     arguments = LoadArguments(
         name=name,
         extra_cflags=extra_cflags,

@@ -261,14 +261,6 @@ def test_the_parameters_are_torch_s_in_its_order_and_with_its_defaults(name: str
     assert {name for name, _ in ours[len(torch_s) :]} <= {"gil_not_used"}  # since torch 2.15
 
 
-@pytest.mark.parametrize("function", [kernelwheel.load, kernelwheel.load_inline, kernelwheel.prepare])
-def test_a_parameter_that_there_is_not_is_one_error_that_names_it(function: Callable[..., Any]) -> None:
-    with pytest.raises(SettingsError, match="no parameter of_torch_3") as caught:
-        function("light", "x", of_torch_3=True)
-
-    assert isinstance(caught.value, TypeError)  # which a program that tries it catches
-
-
 def test_a_module_that_does_without_the_gil_is_bound_as_one() -> None:
     def main(*, gil_not_used: bool) -> bytes:
         (text,) = inline_sources(
