@@ -118,7 +118,7 @@ def adopted_tables(
     name = str(run.name or "")
     keys = {
         "package": _home([each["name"] for each in extensions], name, run.packages or [], notes),
-        "archs": choose(arch_flags, extensions, run, notes),
+        "archs": choose(arch_flags, run, notes),
         "extension": [{key: value for key, value in each.items() if value} for each in extensions],
     }
     kernelwheel = {key: value for key, value in keys.items() if value}

@@ -500,17 +500,12 @@ FAMILY = ["-gencode", "arch=compute_90a,code=sm_90a"]
 @pytest.mark.parametrize(
     ("flags", "asked", "archs_set", "package", "own", "said"),
     [
-        ([], False, "8.0;9.0+PTX", "8.0;9.0+PTX", None, "became archs = '8.0;9.0+PTX'"),
+        ([], False, "8.0;9.0+PTX", None, None, "sets TORCH_CUDA_ARCH_LIST to '8.0;9.0+PTX': left out"),
         (["-arch=sm_80"], False, "9.0", "8.0+PTX", None, "flags that choose architectures became archs"),
-        ([], False, "3.7+PTX;6.0;7.5", None, None, "sets TORCH_CUDA_ARCH_LIST to '3.7+PTX;6.0;7.5'"),
-        ([], True, "9.0", None, None, "that of the GPU it was told of"),
-        ([], True, "8.9", "8.9", None, "became archs = '8.9'"),
-        ([], False, "9.0a", None, "9.0a", "p._C: archs = '9.0a' is its own"),
         (FAMILY, False, "", None, "9.0a", "p._C: archs = '9.0a' is its own"),
         (FAMILY, True, "", None, "9.0a", "p._C: archs = '9.0a' is its own"),
         ([*FAMILY, "-arch=sm_80"], False, "", None, "8.0+PTX;9.0a", "p._C: archs = '8.0+PTX;9.0a' is its own"),
         (["-arch=sm_90"], True, "", None, None, "flags that choose the GPU's own architecture are left out"),
-        ([], False, "Voltaire", None, None, "sets TORCH_CUDA_ARCH_LIST to 'Voltaire'"),
     ],
 )  # fmt: skip
 def test_architectures_belong_to_the_package_and_families_to_the_extension(
@@ -522,19 +517,18 @@ def test_architectures_belong_to_the_package_and_families_to_the_extension(
     assert kernelwheel.get("archs") == package
     assert kernelwheel["extension"][0].get("archs") == own
     assert len([each for each in [*notes.remarks, *notes.untranslated] if said in each]) == 1
-    assert bool(notes.untranslated) == (archs_set == "Voltaire")
-    assert notes.refused == []
+    assert (notes.untranslated, notes.refused) == ([], [])
 
 
 @pytest.mark.parametrize(
     ("asked", "kept", "said"),
     [
         ("torch", ["torch>=2.10"], ""), ("torch>=2.4", ["torch>=2.10"], ""),
-        ("torch>=2.12,<2.14", ["torch>=2.12,<2.14"], ""), ("torch==2.12.*", ["torch==2.12.*"], ""),
-        ("torch>=2.0,<2.14", ["torch<2.14,>=2.10"], "where it had torch>=2.0,<2.14"),
-        ("torch>2.1 ; python_version < '4'", ['torch>=2.10; python_version < "4"'], ""),
+        ("torch>=2.12,<2.14", ["torch>=2.10", "torch>=2.12,<2.14"], ""),
+        ("torch==2.12.*", ["torch>=2.10", "torch==2.12.*"], ""),
+        ("torch>2.1 ; python_version < '4'", ["torch>=2.10"], ""),
         ("torch==2.4.0", ["torch>=2.10"], "no longer has torch==2.4.0"),
-        ("torch @ https://example.org/t.whl", ["torch @ https://example.org/t.whl"], ""),
+        ("torch @ https://example.org/t.whl", ["torch>=2.10", "torch @ https://example.org/t.whl"], ""),
         ("setuptools", ["torch>=2.10"], ""), ("setuptools>=61", ["torch>=2.10"], ""), ("wheel", ["torch>=2.10"], ""),
         ("setuptools<90", ["torch>=2.10", "setuptools<90"], ""),
         ("setuptools==80.9.0", ["torch>=2.10", "setuptools==80.9.0"], ""),
