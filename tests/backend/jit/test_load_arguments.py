@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
 from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any
@@ -229,23 +228,8 @@ def test_architectures_that_no_list_can_say_are_an_error() -> None:
             flags_of_call(called(extra_cuda_cflags=flags), cuda=True)
 
 
-@pytest.mark.parametrize("function", [kernelwheel.load, kernelwheel.prepare])
-def test_a_folder_of_headers_that_does_not_exist_is_a_warning_about_the_line_that_calls(
-    function: Callable[..., Any], tmp_path: Path
-) -> None:
-    source = write(tmp_path) / "csrc/light.cpp"
-    with pytest.warns(UserWarning, match="no folder /nowhere") as warned, pytest.raises(SettingsError):
-        function("light", source, extra_cflags='-DX="', extra_include_paths="/nowhere")
-    assert [each.filename for each in warned] == [__file__]
-
-
-@pytest.mark.parametrize("flag", ["extra_include_paths", "extra_cflags"])
-def test_an_empty_folder_of_headers_is_a_warning_that_says_how_git_fills_it(tmp_path: Path, flag: str) -> None:
-    folder = tmp_path / "glm"
-    folder.mkdir()
-
-    with pytest.warns(UserWarning, match=f"no header is in {folder}; if that is a git submodule: git submodule update"):
-        flags_of_call(called(**{flag: [folder if flag == "extra_include_paths" else f"-I{folder}"]}), cuda=False)
+def test_folders_of_headers_that_do_not_exist_are_left_out_as_compilers_do(tmp_path: Path) -> None:
+    assert flags_of_call(called(extra_include_paths=["/nowhere", tmp_path]), cuda=False).folders == [str(tmp_path)]
 
 
 @pytest.mark.both
