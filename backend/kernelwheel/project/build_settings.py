@@ -156,13 +156,30 @@ class BuildSettings(Settings):
         settings"): strings, or a list of strings if one was given several times, as pip and uv pass them.
 
         Raises:
-            SettingsError: an option is unknown, or has a value that it does not take; says where it was set.
+            SettingsError: an option is unknown, has a value that it does not take, or contradicts another one; says
+                where it was set.
         """
         settings = cls.of_texts(package, environ, written(table, TABLE), written(config or {}, CONFIG))
-        # The standard variable may be meant for other packages, and is checked where it is used.
-        if settings.archs and settings.origin("archs").place != VARIABLE:
-            arch_choice.parse(settings.archs, str(settings.origin("archs")))
+        settings.refuse_contradictions()
         return settings
+
+    def refuse_contradictions(self) -> None:
+        """Refuse combinations that nobody can have meant.
+
+        A standard variable such as TORCH_CUDA_ARCH_LIST may be set for other packages: without CUDA kernels it has no
+        effect, so it contradicts nothing. Options in the table may be meant for a build with CUDA.
+        """
+        if self.archs and self.origin("archs").place != VARIABLE:  # the standard variable is checked where it is used
+            arch_choice.parse(self.archs, str(self.origin("archs")))
+        for option in self.OPTIONS.values():
+            if self.cuda == "off" and option.cuda_only and self.origin(option.name).place == CONFIG:
+                setting = self.origin(option.name)
+                raise SettingsError(
+                    f"{setting} is only for CUDA kernels, but cuda is off",
+                    required=f"a build with CUDA kernels, for {setting}",
+                    found=f"cuda is off ({self.origin('cuda')})",
+                    remedies=[f"leave out {setting}", "or add -C cuda=on"],
+                )
 
     def record(self, archs: str | None) -> dict[str, dict[str, Any]]:
         """The manifest's record of the options that decide an Artifact: {name: {value, origin}}.

@@ -228,6 +228,35 @@ def test_one_option_in_two_spellings_is_refused(place: str) -> None:
     assert all(word in caught.value.found for word in ("'cuda-home'", "'cuda_home'", place))
 
 
+# What contradicts, and what does not
+
+FOR_CUDA_ALONE = [option for option in REGISTRY if option.cuda_only]
+
+
+@pytest.mark.parametrize("option", [pytest.param(option, id=option.name) for option in FOR_CUDA_ALONE])
+@pytest.mark.parametrize("off", ["-C", "variable", "table"])
+def test_an_option_for_cuda_by_config_and_cuda_off_is_a_contradiction(option: Option, off: str) -> None:
+    table = {"cuda": "off"} if off == "table" else {}
+    environ = {"TINY_CUDA": "off"} if off == "variable" else {}
+    config = {option.name: VALUES[option.name][0], **({"cuda": "off"} if off == "-C" else {})}
+
+    with pytest.raises(SettingsError) as caught:
+        settings.resolve("tiny", table, environ, config)
+
+    assert f"-C {option.name}" in caught.value.problem
+    assert {"-C": "-C cuda", "variable": "TINY_CUDA", "table": "[tool.kernelwheel]"}[off] in caught.value.found
+    assert settings.resolve("tiny", table, environ, {**config, "cuda": "on"}).cuda == "on"  # as the remedy says
+
+
+@pytest.mark.parametrize("option", [pytest.param(option, id=option.name) for option in FOR_CUDA_ALONE])
+def test_variables_and_the_table_may_stand_beside_cuda_off(option: Option) -> None:
+    given = VALUES[option.name][0]
+
+    settings.resolve("tiny", {option.name: given, "cuda": "off"}, {})
+    settings.resolve("tiny", {option.name: given}, {}, {"cuda": "off"})
+    settings.resolve("tiny", {}, {option.variable("tiny"): given, "TINY_CUDA": "off"}, {"cuda": "off"})
+
+
 def test_a_malformed_list_of_architectures_is_refused_where_it_is_meant_for_this_package() -> None:
     for table, config in (({"archs": "Amper"}, {}), ({}, {"archs": "Amper"})):
         with pytest.raises(SettingsError, match="did you mean Ampere"):
@@ -284,9 +313,6 @@ def test_the_record_has_what_decides_the_artifact_with_where_it_was_said() -> No
         "cpu": {"value": (), "origin": "default"},
         "cxx-standard": {"value": "raised", "origin": "default"},
     }
-
-
-FOR_CUDA_ALONE = [option for option in REGISTRY if option.cuda_only]
 
 
 def test_without_cuda_kernels_options_for_them_alone_are_not_in_the_record() -> None:
