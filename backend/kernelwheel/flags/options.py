@@ -7,6 +7,7 @@ FOLDERS = (
     *("--include-directory-after", "--include-directory", "--include-path", "--system-include"),
     *("-idirafter", "-isystem", "-iquote", "-I"),
 )
+PLAIN = ("-I", "--include-directory", "--include-path")  # those of the most common kind
 # A header that comes before each source.
 HEADERS = ("--pre-include", "-include", "-imacros", "--include", "--imacros")
 DEFINES = ("-D", "--define-macro")

@@ -103,15 +103,16 @@ def directives_of(flags: Iterable[str]) -> bytes:
     return os.fsencode("\n".join(lines))
 
 
-def with_headers(flags: Sequence[str], place: Callable[[str, str], str | None]) -> list[str]:
+def with_headers(flags: Sequence[str], place: Callable[[str, str, bool], str | None]) -> list[str]:
     """Flags for a compiler, in which the paths of folders of headers, and of headers, are what `place` says.
 
-    It is called with the option, of options.py, and the path; None: without this option.
+    It is called with the option, of options.py, the path, and whether no other option passes them on; None: without
+    this option.
     """
     words = split(flags)
     changed: dict[int, str | None] = {}
     for option, value, at, end in valued(words, (*FOLDERS, *HEADERS)):
-        placed = place(option, value)
+        placed = place(option, value, not words[at].through)
         if placed is None:
             changed[at] = changed[end] = None
         else:

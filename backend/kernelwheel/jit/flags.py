@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..flags.device_linking import without_device_linking
 from ..flags.linking import LINKED, LINKED_FOR_CUDA, LinkFlags
-from ..flags.options import FOLDERS
+from ..flags.options import FOLDERS, PLAIN
 from ..flags.words import directives_of, with_headers
 from ..runtime.machine.files import is_folder
 from ..runtime.record import Record
@@ -41,8 +41,11 @@ def flags_of_call(arguments: LoadArguments, cuda: bool) -> Flags:
     """
     named = [absolute(path.strip()) for path in arguments.paths("extra_include_paths", arguments.extra_include_paths)]
     include_dirs = [folder for folder in named if is_folder(Path(folder))]  # as compilers leave out others
-    cxx, of_cxx = _with_folders(arguments, "extra_cflags", arguments.extra_cflags)
-    for_nvcc, of_nvcc = _with_folders(arguments, "extra_cuda_cflags", arguments.extra_cuda_cflags)
+    cxx, of_cxx, plain = _with_folders(arguments, "extra_cflags", arguments.extra_cflags)
+    for_nvcc, of_nvcc, plain_of_nvcc = _with_folders(arguments, "extra_cuda_cflags", arguments.extra_cuda_cflags)
+    if plain and (plain == plain_of_nvcc or not cuda):  # the same as extra_include_paths, in any way of saying it
+        include_dirs += plain
+        cxx, for_nvcc = _without_plain_folders(cxx), _without_plain_folders(for_nvcc)
     archs, for_nvcc = _without_archs(arguments, for_nvcc)
     for_nvcc, asked = without_device_linking(for_nvcc)
     always = LINKED | (LINKED_FOR_CUDA if cuda else set())
@@ -57,17 +60,23 @@ def flags_of_call(arguments: LoadArguments, cuda: bool) -> Flags:
     return Flags(cxx, for_nvcc, *linking, include_dirs, folders, archs, linked.files, cuda and bool(asked))
 
 
-def _with_folders(arguments: LoadArguments, argument: str, given: Strings) -> tuple[list[str], list[str]]:
-    """The flags of an argument with absolute paths, and the folders in them."""
-    folders = []
+def _with_folders(arguments: LoadArguments, argument: str, given: Strings) -> tuple[list[str], list[str], list[str]]:
+    """The flags of an argument with absolute paths, the folders in them, and those of them that a plain -I names."""
+    folders, plain = [], []
 
-    def place(option: str, path: str) -> str:
+    def place(option: str, path: str, own: bool) -> str:
         if option not in FOLDERS:  # a header, which compilers also look for in folders
             return absolute(path) if path.startswith("/") else path
         folders.append(_existing(arguments, argument, path))
+        if own and option in PLAIN:
+            plain.append(folders[-1])
         return folders[-1]
 
-    return with_headers(arguments.words(argument, given), place), folders
+    return with_headers(arguments.words(argument, given), place), folders, plain
+
+
+def _without_plain_folders(flags: list[str]) -> list[str]:
+    return with_headers(flags, lambda option, path, own: None if own and option in PLAIN else path)
 
 
 def _without_archs(arguments: LoadArguments, words: Sequence[str]) -> tuple[str, list[str]]:

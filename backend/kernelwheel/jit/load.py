@@ -6,6 +6,7 @@ in the same stores, compiled by the same compiler under the same lock, verified 
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,7 @@ def load(
         only_compile=only_compile,
     )
     arguments.refuse_unfit(is_standalone, sycl=bool(with_sycl or extra_sycl_cflags))
-    return carry_out(arguments, read_sources(arguments, sources))
+    return carry_out(arguments, read_sources(arguments, sources), sys._getframe(1).f_globals.get("__name__", ""))
 
 
 def load_inline(
@@ -127,7 +128,7 @@ def load_inline(
         with_error_handling=with_pytorch_error_handling,
         gil_not_used=gil_not_used,
     )
-    return carry_out(arguments, texts)
+    return carry_out(arguments, texts, sys._getframe(1).f_globals.get("__name__", ""))
 
 
 def prepare(name: str, sources: Paths = None, **arguments: Any) -> Path:

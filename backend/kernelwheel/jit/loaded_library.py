@@ -1,14 +1,18 @@
-"""The library of a call of `load`: what this process has loaded, a store, or a compile."""
+"""The library of a call of `load`: what this process has loaded, the caller's package, a store, or a compile."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from importlib import import_module as import_by_name
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from ..flags.options import FOLDERS
+from ..flags.words import with_headers
 from ..runtime.artifact.artifact import Artifact
+from ..runtime.artifact.manifest import read
 from ..runtime.decision.decision import Request, against
 from ..runtime.decision.find import find
 from ..runtime.decision.no_kernels import incompatible
@@ -33,17 +37,21 @@ _named: dict[str, ModuleType] = {}
 _registering = ThreadLock()
 
 
-def carry_out(arguments: LoadArguments, texts: Mapping[str, bytes]) -> Any:
-    """What a call returns."""
+def carry_out(arguments: LoadArguments, texts: Mapping[str, bytes], caller: str) -> Any:
+    """What a call returns; `caller` is the module that it is made in."""
     description = described(arguments, texts)
     if arguments.only_compile:
         return prepared(description).folder
     name = description.extension["name"]
-    key = json_sha256(description.content)
-    with _locks.setdefault(key, ThreadLock()):
-        if key not in _loaded:
-            _loaded[key] = _loaded_now(description, f"kernelwheel.loaded_{key[:12]}.{name}")
-        library, folder = _loaded[key]
+    if declared := _declared(description, caller):
+        name, folder = declared
+        library: ModuleType | None = import_by_name(name)
+    else:
+        key = json_sha256(description.content)
+        with _locks.setdefault(key, ThreadLock()):
+            if key not in _loaded:
+                _loaded[key] = _loaded_now(description, f"kernelwheel.loaded_{key[:12]}.{name}")
+            library, folder = _loaded[key]
     if arguments.verbose:
         from ..runtime import progress  # imported only if needed, to keep a warm start fast
 
@@ -102,6 +110,50 @@ def _obtained(
     refuse_other_family(description.package, host, description.extension["name"], artifact)
     load(artifact)
     return artifact
+
+
+def _declared(description: Description, caller: str) -> tuple[str, Path] | None:
+    """What the caller's package has in its wheel of the same content: where it is imported from, and its folder."""
+    outer = caller.split(".")
+    for name in (".".join(outer[:count]) for count in range(len(outer), 0, -1)):
+        for place in getattr(sys.modules.get(name), "__path__", ()):
+            folder = Path(place, "_native")
+            content = manifest.content if (manifest := read(folder)) else {"extensions": [], "sources": {}}
+            for extension in content["extensions"]:
+                if _is_same(description, extension, content["sources"]):
+                    return extension["name"], folder
+    return None
+
+
+def _is_same(description: Description, extension: Mapping[str, Any], digests: Mapping[str, str]) -> bool:
+    """Whether a package's extension is compiled from the same, wherever its files are; it may have further headers."""
+    own, own_digests = description.extension, description.content["sources"]
+
+    def flags(of: Mapping[str, Any]) -> list[Any]:  # but for folders of headers, which count by what is in them
+        for_compilers = [
+            with_headers(of[field], lambda option, path, _: None if option in FOLDERS else path)
+            for field in ("cxx_flags", "cuda_flags")
+        ]
+        named = {f"-l{library}" for library in of["libraries"]}
+        for_linker = [flag for flag in of["link_flags"] if flag not in named]
+        others = [
+            of[field] for field in ("kind", "archs", "libraries", "define", "cuda_define", "file_flags", "device_link")
+        ]
+        return [*for_compilers, for_linker, *others]
+
+    def compiled(of: Mapping[str, Any], digests: Mapping[str, str]) -> list[str]:
+        return sorted(digests[name] for name in (*of["sources"], *of["cuda_sources"]))
+
+    def files(digests: Mapping[str, str]) -> set[tuple[str, str]]:
+        return {(name.rpartition("/")[2], digest) for name, digest in digests.items()}
+
+    return (
+        extension["name"].rpartition(".")[2] == own["name"]
+        and flags(extension) == flags(own)
+        and (extension["cuda"] == "none") == (own["cuda"] == "none")
+        and compiled(extension, digests) == compiled(own, own_digests)
+        and files(own_digests) <= files(digests)
+    )
 
 
 def prepared(description: Description) -> Artifact:

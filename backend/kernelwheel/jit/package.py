@@ -89,7 +89,7 @@ def _extension(arguments: LoadArguments, texts: Mapping[str, bytes]) -> tuple[Tr
     if kind == "torch-library" and any(map(_is_of_python, tree.headers)):
         kind = "module"
 
-    def copied(_: str, path: str) -> str | None:
+    def copied(_: str, path: str, __: bool) -> str | None:
         return f"{SOURCES}/{name}" if (name := tree.names.get(path, "")) else None if name is None else path
 
     cxx, for_nvcc = with_headers(flags.cxx, copied), with_headers(flags.cuda, copied)

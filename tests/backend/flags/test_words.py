@@ -23,7 +23,7 @@ from kernelwheel.flags.words import directives_of, values_of, with_files, with_h
     ],
 )  # fmt: skip
 def test_paths_are_changed_in_their_places_among_the_flags(flags: list[str], expected: list[str]) -> None:
-    assert with_headers(flags, lambda _, path: None if path == "/gone" else "/new") == expected
+    assert with_headers(flags, lambda _, path, __: None if path == "/gone" else "/new") == expected
 
 
 @pytest.mark.parametrize(

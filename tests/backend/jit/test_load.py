@@ -19,7 +19,8 @@ import kernelwheel
 import pytest
 import torch
 import warm_python
-from builds import device_code, needs_cuda_torch
+from builds import build, device_code, needs_cuda_torch
+from declared import HEAD
 from editables import Editable, make_user
 from kernelwheel.__main__ import main
 from kernelwheel.jit import loaded_library
@@ -29,7 +30,7 @@ from loadable import FILES, MODULE, PARTS, load_light, refusal_of, write
 from processes import Done, clean_environment
 
 BACKEND = Path(kernelwheel.__file__).parents[1]
-LOAD = "import kernelwheel; m = kernelwheel.load('light', ['csrc/light.cpp'], extra_include_paths=['include'])\n"
+LOAD = "import kernelwheel; m = kernelwheel.load('light', ['csrc/light.cpp'], extra_cflags=['-I include'])\n"
 # A warm start imports none of the rooms that know how to compile.
 ROOMS = """
 import sys
@@ -287,6 +288,40 @@ def test_an_archive_with_device_code_is_linked_as_it_is_now(
     assert len(entries(user)) == 2
     assert user.compiled() == ["light.cpp"]
     assert capsys.readouterr().err.count("] CXX cmake_device_link") == 2
+
+
+@pytest.mark.minutes
+@pytest.mark.slow
+def test_a_package_that_declares_the_same_content_is_compiled_ahead_of_time_without_another_line(
+    user: Editable, tmp_path: Path
+) -> None:
+    files = {
+        "ahead/__init__.py": """import kernelwheel
+from pathlib import Path
+here = Path(__file__).parent
+light = kernelwheel.load("light", [here / "csrc/light.cpp"], ["-DX=1"], extra_include_paths=[here / "include"])
+""",
+        **{f"ahead/{name}": text for name, text in FILES.items()},
+    }
+    table = """
+[[tool.kernelwheel.extension]]
+name = "ahead.light"
+sources = ["ahead/csrc/light.cpp"]
+include-dirs = ["ahead/include"]
+cxx-flags = ["-DX=1"]
+
+[tool.setuptools.package-data]
+ahead = ["csrc/*", "include/**/*"]
+"""
+    head = HEAD.replace("light-weight", "ahead")
+    project = write(tmp_path / "ahead", {"pyproject.toml": head + table, **files})
+    wheel = build(project, tmp_path / "wheel")
+    script = "import ahead; print(ahead.light.answer(), ahead.light.__file__)"
+
+    done = run(user, wheel.unpacked, script, CXX="/nowhere/c++", PYTHONPATH=f"{wheel.unpacked}:{BACKEND}")
+
+    assert done.stdout == f"42 {wheel.native / 'ahead.light.so'}\n"
+    assert not user.cache.exists()
 
 
 @pytest.mark.slow
