@@ -9,13 +9,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from .cli import cache_commands, doctor, inspection
-from .cli.installation import package_of
-from .jit.history import explanation, has_stored
+from .jit.history import explanation
 from .runtime.commands.doctor import SUMMARY
 from .runtime.commands.exit_status import INTERRUPTED, Parser, finish
 from .runtime.commands.kernels_by_name import find_kernels
 from .runtime.commands.own_commands import add_json
-from .runtime.errors import IncompatibleArtifactError
 from .runtime.kernels import Kernels
 from .version import LOADED
 
@@ -44,28 +42,10 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _kernels(name: str) -> Kernels:
-    """Those of an installed package, by its name or its distribution's, or what `kernelwheel.load` has compiled under a
-    name, if there is no such package.
-
-    Raises:
-        IncompatibleArtifactError: there is neither.
-    """
-    loaded = name.removeprefix("kernelwheel.")
-    if loaded == name:
-        try:
-            return find_kernels(name)
-        except IncompatibleArtifactError as error:
-            if package := package_of(name):
-                return find_kernels(package)
-            if not name.isidentifier() or not has_stored(_loaded_kernels(name).installed):
-                loads = f"or, of what kernelwheel.load compiles, write kernelwheel.{name}"
-                found, remedies = error.found, [*error.remedies, loads]
-                raise type(error)(error.problem, required=error.required, found=found, remedies=remedies) from None
-    return _loaded_kernels(loaded)
-
-
-def _loaded_kernels(name: str) -> Kernels:
-    return Kernels(f"kernelwheel.{name}", LOADED, Path(os.devnull, "loaded", "_native"))
+    """Those of an installed package, or, as kernelwheel.NAME, what `kernelwheel.load` has compiled under a name."""
+    if name.startswith("kernelwheel."):
+        return Kernels(name, LOADED, Path(os.devnull, "loaded", "_native"))
+    return find_kernels(name)
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -86,7 +66,7 @@ def command_line() -> argparse.ArgumentParser:
         about[of_cache.add_parser(name, help=each.summary, description=each.summary)] = each.declare
     for command, declare in about.items():
         command.add_argument(
-            "package", metavar="PACKAGE", help="an installed package, or a name given to kernelwheel.load"
+            "package", metavar="PACKAGE", help="an installed package, or kernelwheel.NAME, as load compiled NAME"
         )
         declare(command)
     return parser

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import sys
-import sysconfig
 import tempfile
 import time
 import traceback
@@ -30,9 +29,9 @@ with requirements.imports_checked_later():
 
     from .compiler.compile_job import CompileJob
     from .compiler.find_toolchain import parts_to_install
-    from .compiler.toolchain.torch_files import Torch, find_torch
+    from .compiler.toolchain.torch_files import find_torch
     from .compiler.tools import programs_to_install
-    from .packing import abi_audit, editable, module_files, other_torch, sdist, tags, wheel
+    from .packing import abi_audit, editable, module_files, sdist, tags, wheel
     from .packing.components import LICENCES, components_of, without_text
     from .packing.core_metadata import completed
     from .packing.setuptools_project import outside_checkout, variable_set
@@ -169,10 +168,7 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
     ours, theirs = _split(config_settings)
     job = _job(ours)
     facts, chosen = job.facts, job.settings
-    torch = find_torch()
-    bound = _bound_torch(facts, chosen, torch)
-    for line in other_torch.note(_built(facts, chosen, torch), torch, Path(sysconfig.get_path("purelib"))):
-        _say(line)
+    bound = _bound_torch(facts, chosen)
     with tempfile.TemporaryDirectory() as temporary:
         with _setuptools(ours, bound.version_tag):
             pure = Path(temporary) / build_meta.build_wheel(temporary, theirs, metadata_directory)
@@ -244,16 +240,12 @@ class _Bound(NamedTuple):
     version_tag: str = ""
 
 
-def _built(facts: PackageFacts, chosen: BuildSettings, torch: Torch) -> PackageFacts:
-    """The facts of what this build makes; it fails if it should use CUDA, and cannot."""
-    return facts.of_build(cuda=torch.cuda is not None and chosen.cuda != "off")
-
-
-def _bound_torch(facts: PackageFacts, chosen: BuildSettings, torch: Torch | None = None) -> _Bound:
+def _bound_torch(facts: PackageFacts, chosen: BuildSettings) -> _Bound:
     if not facts.binds_torch:
         return _Bound()
-    torch = torch or find_torch()
-    if not _built(facts, chosen, torch).binds_torch:
+    torch = find_torch()
+    with_cuda = torch.cuda is not None and chosen.cuda != "off"  # a build that should use CUDA, and cannot, fails
+    if not facts.of_build(with_cuda).binds_torch:
         return _Bound()
     tag = tags.torch_tag(torch.version, chosen.torch_tag)
     return _Bound(torch.version, version_tag=tag) if chosen.torch_tag == "local" else _Bound(torch.version, tag)

@@ -32,8 +32,6 @@ TO_BUILD = (
 FOR_WINDOWS = (("ziglang", "ziglang"), ("pefile", "pefile"))
 # Of those, the releases that work; the distribution requires the same (backend/pyproject.toml).
 RELEASES = {"scikit-build-core": "<2", "packaging": ">=24.2", "ziglang": ">=0.17,<0.18"}
-# setuptools 77 imports this from an installed packaging, and that only from this release on has it.
-PART_OF_PACKAGING = "packaging.licenses"
 
 
 def install(names: Iterable[str]) -> str:
@@ -65,17 +63,12 @@ def missing(packages: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def require_build_packages() -> None:
-    """Raise an error that names each package that a build needs and that is not installed, or too old."""
-    names = missing(TO_BUILD)
-    found = [f"{name} is not installed in {sys.prefix}" for name in names]
-    if "packaging" not in names and importlib.util.find_spec(PART_OF_PACKAGING) is None:
-        names.append("packaging")
-        found.append(f"packaging {metadata.version('packaging')} is installed in {sys.prefix}")
-    if names:
+    """Raise an error that names each package that a build needs and that is not installed."""
+    if names := missing(TO_BUILD):
         raise BuildError(
             "the build requirements are not complete",
             required=", ".join(name + RELEASES.get(name, "") for _, name in TO_BUILD),
-            found="\n".join(found),
+            found="\n".join(f"{name} is not installed in {sys.prefix}" for name in names),
             remedies=[
                 install(names),
                 "or build in isolation, the default (pip: without --no-build-isolation), which installs what "

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 CXX_SUFFIXES = (".cpp", ".cc", ".cxx", ".c++")
 CUDA_SUFFIX = ".cu"
@@ -15,16 +14,6 @@ CUDA_SUFFIX = ".cu"
 SOURCES = "../src"
 # What a path may not have that is given to CMake, or that a compiler writes for Ninja.
 UNFIT = r"[\x00-\x1f\x7f;\\|:]|\$(?=<|/|\Z)"
-# For a folder that is empty: git makes none but those of submodules.
-FETCH = "git submodule update --init --recursive"
-
-
-def is_empty(folder: Path) -> bool:
-    """Whether a folder has nothing in it, as that of a git submodule before it is fetched."""
-    try:
-        return not any(folder.iterdir())
-    except OSError:
-        return False
 
 
 def named_headers(text: bytes) -> tuple[str, ...]:

@@ -122,17 +122,6 @@ def test_a_build_package_that_is_missing_is_said_with_the_command_that_installs_
     assert "--no-build-isolation" in said
 
 
-@pytest.mark.slow
-def test_a_packaging_that_is_too_old_for_setuptools_is_said(builder: Builder, hide: Callable[[str], None]) -> None:
-    hide("packaging.licenses")  # since 24.2; setuptools 77 imports it
-
-    said = builder.refusal()
-
-    assert said.startswith("BuildError: the build requirements are not complete\n")
-    assert re.search(r"found: +packaging \S+ is installed in /", said)
-    assert "to fix:    pip install 'packaging>=24.2'\n" in said
-
-
 HOOK = """
 import sys
 sys.path.insert(0, "backend")

@@ -15,10 +15,6 @@ import pytest
 from builds import TORCH, Wheel, build, contents, device_code, needs_cuda_torch, refused_build
 from declared import CUDA_SOURCE, HEAD, LIGHT, MODULE, PIP, REPOSITORY, TABLE, make_package, make_user_index
 from kernelwheel import __version__
-from kernelwheel.compiler.toolchain.torch_files import Torch
-from kernelwheel.packing import other_torch
-from kernelwheel.project.extension import read_extensions
-from kernelwheel.project.package import PackageFacts
 from processes import Done, RunPython, run
 from samples import bind_modules, rewrite_manifest
 from standins import hide_packages
@@ -477,28 +473,3 @@ def test_without_a_gpu_it_is_imported_and_compiled_for_the_architectures_that_ar
 
 
 # The torch that it will meet
-
-
-@pytest.mark.once
-@pytest.mark.parametrize(
-    ("kind", "installed", "says"),
-    [
-        ("module", "2.11.0+cu1", ["torch 2.11.0+cu1", "--no-build-isolation", "--build-constraint", "match-runtime"]),
-        ("module", "2.13.1", []), ("operators", "2.9.1", ["torch 2.10 or later"]), ("module", "", []),
-    ],
-)  # fmt: skip
-def test_another_torch_where_it_is_installed_is_told_before_the_compile(
-    tmp_path: Path, kind: str, installed: str, says: list[str]
-) -> None:
-    (tmp_path / "torch").mkdir()
-    if installed:
-        (tmp_path / "torch/version.py").write_text(f"__version__ = '{installed}'\n")
-
-    extensions = read_extensions([{"name": "light._C", "kind": kind, "sources": ["a.cpp"]}])
-    facts = PackageFacts("light", ".", "2.10", extensions=extensions)
-
-    lines = "\n".join(other_torch.note(facts, Torch(Path("/isolated/torch"), "2.13.0", None, None), tmp_path))
-
-    assert bool(lines) == bool(says)
-    assert [words for words in says if words not in lines] == []
-    assert os.linesep not in lines or len(lines.splitlines()) <= 4

@@ -10,7 +10,6 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +17,12 @@ from ..packing.setuptools_project import needed_dynamic, refuse_ext_modules
 from ..project.package import read_toml, split_table
 from ..runtime.commands.exit_status import Parser
 from ..runtime.errors import KernelWheelError, SettingsError, printable
-from .architectures import GPU, choose, family, give
+from .architectures import choose, family, give
 from .build_requirements import build_system
 from .compile_args import Places
 from .cuda_extension import AdoptionNotes, Table, merge, translate
 from .pyproject_text import add_tables, toml_text
-from .reporting_commands import only_reports
+from .setup_child import GPU
 from .setup_edit import without_extensions
 from .setup_runs import SetupRun, run_setup_script
 
@@ -33,8 +32,8 @@ kernelwheel builds the same. What else setup.py says, such as the metadata and t
 reads it as before. What cannot be translated is said on standard error, with the reason.
 
 This RUNS setup.py, where it is, as pip would: first as if this machine had a CUDA toolkit and a GPU (compute capability
-9.0, or what --gpu says), then as if it had neither, and with --write what is left of it. What it gives to setup() is
-recorded, and nothing is compiled.
+9.0), then as if it had neither, and with --write what is left of it. What it gives to setup() is recorded, and nothing
+is compiled.
 
 The exit status is 0 if all was translated, 1 if not, 2 if the command is wrong.
 """
@@ -58,24 +57,16 @@ def main(arguments: Sequence[str]) -> int:
         help="add the tables to pyproject.toml instead of printing them, and take the extensions and what only they "
         "use out of setup.py; setup.py.old is then the one before",
     )
-    parser.add_argument(
-        "--gpu",
-        metavar="CAPABILITY",
-        action="append",
-        help="the GPU that setup.py is told of, such as 8.9; given again: several (default: 9.0)",
-    )
     chosen = parser.parse_args(arguments)
-    if wrong := [each for each in chosen.gpu or () if not re.fullmatch(r"\d{1,2}\.\d", each)]:
-        parser.error(f"--gpu takes a compute capability such as 8.9, not {wrong[0]!r}")
     project = Path(chosen.folder).resolve()
     script = project / "setup.py"
     if not script.is_file():
         parser.error(f"no setup.py in {project}" if project.is_dir() else f"no folder {project}")
     notes = AdoptionNotes()
     source = script.read_bytes()
-    run = _without_reports(run_setup_script(project, chosen.gpu or [GPU], os.environ, source), source, notes)
+    run = run_setup_script(project, os.environ, source, cuda=True)
     without_cuda = _without_cuda(project, run, source, notes)
-    required, kernelwheel, dynamic = adopted_tables(project, run, without_cuda, notes, chosen.gpu or ())
+    required, kernelwheel, dynamic = adopted_tables(project, run, without_cuda, notes)
     if chosen.write and notes.refused:
         notes.remarks.append("nothing was written; without --write, adopt prints the tables")
     elif chosen.write:
@@ -106,29 +97,18 @@ def _without_cuda(project: Path, run: SetupRun, source: bytes, notes: AdoptionNo
     if not any(extension.made_by == "CUDAExtension" for extension in run.extensions):
         return None
     try:
-        return run_setup_script(project, [], os.environ, source)
+        return run_setup_script(project, os.environ, source, cuda=False)
     except KernelWheelError as error:
         reason = error.found.partition("\n")[0]
         notes.remarks.append(f"setup.py fails without CUDA, so its extensions require CUDA: {reason}")
         return None
 
 
-def _without_reports(run: SetupRun, source: bytes, notes: AdoptionNotes) -> SetupRun:
-    """The same run, with torch's `build_ext` in place of one that only reports on a build."""
-    kind = run.commands.get("build_ext")
-    if kind is None or not only_reports(source, kind):
-        return run
-    notes.remarks.append(f"setup.py has its own build_ext, {kind}, which only reports: nothing calls it any more")
-    return replace(run, commands={**run.commands, "build_ext": None})
-
-
 def adopted_tables(
-    project: Path, run: SetupRun, without_cuda: SetupRun | None, notes: AdoptionNotes, gpus: Sequence[str] = ()
+    project: Path, run: SetupRun, without_cuda: SetupRun | None, notes: AdoptionNotes
 ) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
     """The tables [build-system] and [tool.kernelwheel] for a project, and what `dynamic` in [project] must become, if
     it must; what is lost goes to `notes`.
-
-    `gpus` are the compute capabilities that a person chose for the GPUs that setup.py was told of.
 
     Raises:
         KernelWheelError: there is no extension of torch's, or pyproject.toml cannot be read.
@@ -138,7 +118,7 @@ def adopted_tables(
     name = str(run.name or "")
     keys = {
         "package": _home([each["name"] for each in extensions], name, run.packages or [], notes),
-        "archs": choose(arch_flags, extensions, run, gpus, notes),
+        "archs": choose(arch_flags, run, notes),
         "extension": [{key: value for key, value in each.items() if value} for each in extensions],
     }
     kernelwheel = {key: value for key, value in keys.items() if value}
@@ -160,9 +140,8 @@ def adopted_tables(
         notes.untranslated.append(f"setup.py has its own build_ext, {kind}: nothing calls it any more")
     if run.calls > 1:
         notes.untranslated.append(f"setup() was called {run.calls} times: only the first call was read")
-    told = f"setup.py was told that there are CUDA {run.cuda} and a GPU with compute capability "
-    told += " and one with ".join(gpus or [GPU])
-    notes.remarks.append(told + ("; it asked: --gpu names another" if run.asked_capability and not gpus else ""))
+    told = f"setup.py was told that there are CUDA {run.cuda} and a GPU with compute capability {GPU}"
+    notes.remarks.append(told + (", which it asked for" if run.asked_capability else ""))
     any_cuda = any(each["cuda"] != "none" for each in extensions)
     return build_system(any_cuda, present.get("build-system", {}), notes), kernelwheel, dynamic
 
@@ -235,7 +214,7 @@ def _edited(
         with tempfile.TemporaryDirectory() as folder:
             (Path(folder) / "setup.py").write_bytes(edited)
             refuse_ext_modules(Path(folder), {})
-        after = run_setup_script(project, [], os.environ, edited, importable=False)
+        after = run_setup_script(project, os.environ, edited, cuda=False, importable=False)
     except SettingsError as error:
         raise _refusal("ext_modules is used for something else as well, or is no plain argument of setup()") from error
     except (SyntaxError, ValueError) as error:

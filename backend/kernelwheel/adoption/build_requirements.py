@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
@@ -15,21 +14,23 @@ from ..version import OLDEST_TORCH
 from .cuda_extension import AdoptionNotes
 
 TORCH = f"torch>={OLDEST_TORCH}"
-# What kernelwheel brings, or does without; a project's own limits on them stay.
+# What kernelwheel requires, brings, or does without; a project's own limits on them stay.
 BROUGHT = {
+    "torch": OLDEST_TORCH,
     "setuptools": "77",
     "wheel": "0.45",
     "packaging": "24.2",
     "ninja": "1.5",
     "cmake": "3.24",
 }
-_RELEASES = [Version(f"{major}.{minor}") for major in range(4) for minor in range(100)]
+# Releases of torch that kernelwheel builds with, and all of which a project's own limits may leave out.
 _LATER = [Version(f"{major}.{minor}.{patch}") for major in (2, 3) for minor in range(60) for patch in range(6)]
+_KNOWN = [each for each in _LATER if each >= Version(OLDEST_TORCH)]
 
 
 def build_system(cuda: bool, old: Mapping[str, Any], notes: AdoptionNotes) -> dict[str, Any]:
     """The table, with what setup.py may import besides what kernelwheel brings."""
-    torch, others = TORCH, []
+    others = []
     for text in old.get("requires", []):
         try:
             asked = Requirement(text)
@@ -37,38 +38,14 @@ def build_system(cuda: bool, old: Mapping[str, Any], notes: AdoptionNotes) -> di
             others.append(text)
             continue
         name = canonicalize_name(asked.name)
-        if name == "torch":
-            torch = _torch(asked, text, notes)
+        if name == "torch" and not asked.url and not any(map(asked.specifier.contains, _KNOWN)):
+            notes.remarks.append(f"[build-system] requires no longer has {text}, but {TORCH}")
         elif name != "kernelwheel" and (name not in BROUGHT or not _is_met(asked, BROUGHT[name])):
             others.append(text)
-            if name in BROUGHT and not _can_be_met(asked, BROUGHT[name]):
-                notes.untranslated.append(
-                    f"[build-system] requires {text}, and kernelwheel {name}>={BROUGHT[name]}: a build in isolation "
-                    "finds no release for both"
-                )
     return {
-        "requires": [own_reference("cuda" if cuda else ""), torch, *others],
+        "requires": [own_reference("cuda" if cuda else ""), TORCH, *others],
         "build-backend": "kernelwheel.hooks",
     }
-
-
-def _torch(asked: Requirement, text: str, notes: AdoptionNotes) -> str:
-    """What is asked of torch, as far as kernelwheel builds with it: from its oldest release on."""
-    oldest = Version(OLDEST_TORCH)
-    if asked.url or not any(asked.specifier.contains(each) for each in _LATER if each >= oldest):
-        if asked.url:
-            return text
-        notes.remarks.append(f"[build-system] requires no longer has {text}, but {TORCH}")
-        return TORCH
-    if not any(asked.specifier.contains(each) for each in _LATER if each < oldest):
-        return text
-    lower = {each for each in asked.specifier if each.operator in (">", ">=") and Version(each.version) < oldest}
-    rest = [str(each) for each in asked.specifier if each not in lower]
-    asked.specifier = SpecifierSet(",".join([f">={OLDEST_TORCH}", *rest]))
-    kept = str(asked) if rest or asked.marker or asked.extras else TORCH
-    if kept != text and len(asked.specifier) > 1:
-        notes.remarks.append(f"[build-system] requires {kept}, where it had {text}")
-    return kept
 
 
 def _is_met(asked: Requirement, oldest: str) -> bool:
@@ -77,11 +54,3 @@ def _is_met(asked: Requirement, oldest: str) -> bool:
     return plain and all(
         each.operator in (">", ">=") and Version(each.version) <= Version(oldest) for each in asked.specifier
     )
-
-
-def _can_be_met(asked: Requirement, oldest: str) -> bool:
-    if asked.url:
-        return True
-    pinned = [Version(each.version) for each in asked.specifier if each.operator == "==" and "*" not in each.version]
-    known = [*_RELEASES, *(Version(str(number)) for number in range(200)), *pinned]
-    return any(asked.specifier.contains(each) for each in known if each >= Version(oldest))

@@ -36,8 +36,8 @@ class Places(NamedTuple):
     """What paths in a setup.py are measured by."""
 
     project: Path  # its folder, resolved
-    known: tuple[str, ...]  # folders of torch and of the toolkit; what lies in them, a build finds by itself
-    searched: tuple[str, ...]  # folders that a build searches anyway
+    known: Sequence[str]  # folders of torch and of the toolkit; what lies in them, a build finds by itself
+    searched: Sequence[str]  # folders that a build searches anyway
 
     def relative(self, text: str) -> str | None:
         """A path relative to the project; None if it leaves the project, or leads into an environment inside it."""

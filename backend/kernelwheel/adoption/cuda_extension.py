@@ -6,7 +6,6 @@ import glob
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -149,11 +148,6 @@ def _include_dirs(
         if inside is None:
             lost.append(f"the include folder {folder} is outside of the project; copy it into the project")
             continue
-        if not any((places.project / inside).glob("*")):
-            lost.append(
-                f"the include folder {inside} is empty or not there: bring it before a build; "
-                "git submodule update --init --recursive does, if it is in a submodule"
-            )
         found.append(inside)
     return _once(found)
 
@@ -176,11 +170,9 @@ def _report_left_out(
 
 def _say_of_pip(name: str, folder: str, notes: AdoptionNotes) -> None:
     """Say of a folder in a package of pip that a build finds it, if that package is there."""
-    records = ((each.metadata["Name"], each.read_text("RECORD") or "") for each in metadata.distributions())
-    package = next((found for found, record in records if f"\n{folder}/" in f"\n{record}"), folder)
     said = (
-        f"{name}: the headers and libraries of pip's {package} need no folder, as a build finds them beside torch; if "
-        "torch does not require it, add it to requires in [build-system] and to the dependencies"
+        f"{name}: the headers and libraries of pip's {folder} need no folder, as a build finds them beside torch; if "
+        "torch does not require their package, add it to requires in [build-system] and to the dependencies"
     )
     if said not in notes.remarks:
         notes.remarks.append(said)

@@ -1,10 +1,10 @@
 """The child process that runs a setup.py and prints as JSON what it gives to setup().
 
-Run as `python setup_child.py DIR GPUS [importable]` with the text of setup.py on standard input. The real torch and
+Run as `python setup_child.py DIR [cuda] [importable]` with the text of setup.py on standard input. The real torch and
 setuptools are used, but `setup()` only notes its arguments, and torch answers for a machine that is the same
-everywhere: with GPUS such as `9.0,8.9`, there are these and a CUDA toolkit, without any, no toolkit either. With
-`importable`, the modules in DIR can be imported, as in a build by setuptools' older backend, but not in one by
-kernelwheel, for which pip takes a setuptools without pkg_resources. It imports nothing from this package.
+everywhere: with `cuda`, there are a GPU and a CUDA toolkit, otherwise neither. With `importable`, the modules in DIR
+can be imported, as in a build by setuptools' older backend, but not in one by kernelwheel, for which pip takes a
+setuptools without pkg_resources. It imports nothing from this package.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ ARCH_LIST = "TORCH_CUDA_ARCH_LIST"
 LIBRARIES = ("torch", "setuptools", "distutils", "builtins")  # whose classes no setup.py wrote
 # What torch.version.cuda is said to be if the torch that is installed has none.
 ASSUMED_CUDA = "13.0"
+GPU, MEMORY = "9.0", 80 << 30  # the compute capability and the bytes of the GPU that it is told of
 
 
 class Recorder:
     """What a setup.py did, up to now."""
 
-    def __init__(self, gpus: str) -> None:
+    def __init__(self) -> None:
         self.call: dict[str, Any] = {}
-        self.gpus = [gpu(each) for each in gpus.split(",") if each]
         self.calls = 0
         self.asked_capability = False
 
@@ -68,23 +68,16 @@ class Recorder:
 
     def capability(self, device: object = None) -> tuple[int, int]:
         """Stands for torch.cuda.get_device_capability."""
-        properties = self.properties(device)
+        properties = self.properties()
         return properties.major, properties.minor
 
     def properties(self, device: object = None) -> SimpleNamespace:
         """Stands for torch.cuda.get_device_properties."""
         self.asked_capability = True
-        number = str(getattr(device, "index", device)).rpartition(":")[2]  # 1, "cuda:1", torch.device("cuda", 1)
-        return self.gpus[int(number) if number.isdecimal() else 0]
-
-
-def gpu(capability: str) -> SimpleNamespace:
-    """What torch says of a GPU with a compute capability such as 9.0."""
-    major, _, minor = capability.partition(".")
-    name = "NVIDIA H100 80GB HBM3" if capability == "9.0" else f"NVIDIA GPU {capability}"
-    return SimpleNamespace(
-        name=name, major=int(major), minor=int(minor), total_memory=80 << 30, multi_processor_count=132
-    )
+        major, minor = map(int, GPU.split("."))
+        return SimpleNamespace(
+            name="NVIDIA H100 80GB HBM3", major=major, minor=minor, total_memory=MEMORY, multi_processor_count=132
+        )
 
 
 def pretend(recorder: Recorder, toolkit: Path | None) -> None:
@@ -96,22 +89,21 @@ def pretend(recorder: Recorder, toolkit: Path | None) -> None:
     import torch.backends.cuda
     from torch.utils import cpp_extension
 
-    gpus = len(recorder.gpus)
     answers: dict[str, Callable[..., object]] = {
-        "is_available": lambda: bool(gpus),
-        "device_count": lambda: gpus,
+        "is_available": lambda: bool(toolkit),
+        "device_count": lambda: int(bool(toolkit)),
         "get_arch_list": lambda: [],
     }
     if toolkit:
         answers |= {
             "get_device_capability": recorder.capability, "get_device_properties": recorder.properties,
             "get_device_name": lambda device=None: recorder.properties(device).name, "current_device": lambda: 0,
-            "mem_get_info": lambda *_: (recorder.gpus[0].total_memory, recorder.gpus[0].total_memory),
+            "mem_get_info": lambda *_: (MEMORY, MEMORY),
         }  # fmt: skip
     replaced: list[tuple[object, dict[str, object]]] = [
         (torch.cuda, {**answers}),
         (torch.version, {"cuda": (torch.version.cuda or ASSUMED_CUDA) if toolkit else None, "hip": None}),
-        (torch.backends.cuda, {"is_built": lambda: bool(gpus)}),
+        (torch.backends.cuda, {"is_built": lambda: bool(toolkit)}),
         (
             cpp_extension,
             {
@@ -187,11 +179,11 @@ def own_command(kind: Any) -> str | None:
     return str(getattr(own or kind, "__qualname__", kind))
 
 
-def record(project: Path, source: bytes, toolkit: Path | None, gpus: str, importable: bool) -> dict[str, Any]:
+def record(project: Path, source: bytes, toolkit: Path | None, importable: bool) -> dict[str, Any]:
     """Run the text of a project's setup.py to its end."""
     import torch
 
-    recorder = Recorder(gpus)
+    recorder = Recorder()
     pretend(recorder, toolkit)
     os.chdir(project)
     sys.argv = ["setup.py", "bdist_wheel"]
@@ -200,25 +192,25 @@ def record(project: Path, source: bytes, toolkit: Path | None, gpus: str, import
     else:
         sys.modules["pkg_resources"] = None  # type: ignore[assignment]
     script = str(project / "setup.py")
-    failure = "it never called setup()"
+    ended = "it never called setup()"
     try:
         exec(compile(source, script, "exec"), {"__name__": "__main__", "__file__": script})
     except SystemExit as leaving:
-        failure = f"it called sys.exit({leaving.code!r})"
+        ended = f"it called sys.exit({leaving.code!r})"
     except BaseException as error:
         traceback.print_exc()
-        failure = raised(error, script, source)
+        ended = raised(error, script, source)
     prefixes = [str(Path(prefix) / "include") for prefix in (sys.prefix, sys.base_prefix)]
-    return {
-        "call": recorder.call,
+    run = {
+        **recorder.call,
         "calls": recorder.calls,
-        "failure": failure,
         "cuda": torch.version.cuda,
         "archs_set": os.environ.get(ARCH_LIST, ""),
         "asked_capability": recorder.asked_capability,
         "known_folders": [str(Path(torch.__file__).parent), *([str(toolkit)] if toolkit else [])],
-        "python_headers": [*(sysconfig.get_path(name) for name in ("include", "platinclude")), *prefixes],
+        "searched_folders": [*(sysconfig.get_path(name) for name in ("include", "platinclude")), *prefixes],
     }
+    return {"run": run, "failure": "" if recorder.calls else ended}
 
 
 def raised(error: BaseException, script: str, source: bytes) -> str:
@@ -231,15 +223,15 @@ def raised(error: BaseException, script: str, source: bytes) -> str:
     return f"{said} (line {numbers[-1]}: {line})"
 
 
-def main(project: str, gpus: str, *options: str) -> None:
+def main(project: str, *options: str) -> None:
     """Print what was observed to what was standard output; setup.py prints to standard error."""
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as out, tempfile.TemporaryDirectory() as scratch:
         os.dup2(2, 1)
         sys.stdout = sys.stderr  # in the order in which it was printed
         del sys.path[0]  # this file's own folder
         sys.dont_write_bytecode = True
-        toolkit = make_toolkit(Path(scratch).resolve() / "cuda") if gpus else None
-        json.dump(record(Path(project), sys.stdin.buffer.read(), toolkit, gpus, "importable" in options), out)
+        toolkit = make_toolkit(Path(scratch).resolve() / "cuda") if "cuda" in options else None
+        json.dump(record(Path(project), sys.stdin.buffer.read(), toolkit, "importable" in options), out)
 
 
 if __name__ == "__main__":

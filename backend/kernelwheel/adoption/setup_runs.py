@@ -38,9 +38,9 @@ class RecordedExtension:
 
 @dataclass(frozen=True)
 class SetupRun:
-    """What a setup.py gave to setup() in one run."""
+    """What a setup.py gave to setup() in one run; setup_child.py prints these fields."""
 
-    extensions: tuple[RecordedExtension, ...]  # its ext_modules
+    extensions: Sequence[RecordedExtension]  # its ext_modules
     commands: Mapping[str, str | None]  # its cmdclass: for each command the name of its class, None if that is torch's
     arguments: Mapping[str, Any]  # all other arguments
     name: str | None  # the distribution's, also if setup.cfg or pyproject.toml has it
@@ -49,48 +49,34 @@ class SetupRun:
     calls: int  # how often setup() was called; the other fields are of the first call
     cuda: str | None  # the torch.version.cuda that it was told
     asked_capability: bool  # whether it asked for the compute capability of the GPU that it was told of
-    known_folders: tuple[str, ...]  # of torch and of the toolkit; what lies in them, a build finds by itself
-    searched_folders: tuple[str, ...]  # of headers, Python's and the compiler's, that a build searches anyway
+    known_folders: Sequence[str]  # of torch and of the toolkit; what lies in them, a build finds by itself
+    searched_folders: Sequence[str]  # of headers, Python's and the compiler's, that a build searches anyway
     archs_set: str = ""  # what it put into the environment as TORCH_CUDA_ARCH_LIST
 
 
 def run_setup_script(
-    project: Path,
-    gpus: Sequence[str],
-    environ: Mapping[str, str],
-    source: bytes,
-    importable: bool = True,
+    project: Path, environ: Mapping[str, str], source: bytes, *, cuda: bool, importable: bool = True
 ) -> SetupRun:
     """Run a text as the setup.py of a project, where that is.
 
-    It is told that there are a CUDA toolkit and GPUs of some compute capabilities, or, without these, neither; if
-    `importable`, it can import the project's modules, as setuptools' older backend lets it.
+    It is told that there are a CUDA toolkit and a GPU, or neither; if `importable`, it can import the project's
+    modules, as setuptools' older backend lets it.
 
     Raises:
         KernelWheelError: it does not get as far as setup().
     """
-    words = [sys.executable, str(_CHILD), str(project), ",".join(gpus), *(["importable"] if importable else [])]
+    options = [name for name, on in {"cuda": cuda, "importable": importable}.items() if on]
+    words = [sys.executable, str(_CHILD), str(project), *options]
     done = subprocess.run(words, input=source, env=environ, capture_output=True, check=False)
     if done.returncode or not done.stdout:
         raise failure(f"its process ended with status {done.returncode}", done.stderr)
     said = json.loads(done.stdout)
-    if not said["calls"]:
+    if said["failure"]:
         raise failure(said["failure"], done.stderr)
-    call = said["call"]
-    return SetupRun(
-        extensions=tuple(RecordedExtension(**extension) for extension in call["extensions"]),
-        commands=call["commands"],
-        arguments=call["arguments"],
-        name=call["name"],
-        packages=call["packages"],
-        lists_modules=call["lists_modules"],
-        calls=said["calls"],
-        cuda=said["cuda"],
-        asked_capability=said["asked_capability"],
-        archs_set=said["archs_set"],
-        known_folders=tuple(said["known_folders"]),
-        searched_folders=(*said["python_headers"], *HOST_PLATFORM.headers),
-    )
+    run = said["run"]
+    run["extensions"] = [RecordedExtension(**extension) for extension in run["extensions"]]
+    run["searched_folders"] += HOST_PLATFORM.headers
+    return SetupRun(**run)
 
 
 def failure(found: str, output: bytes) -> KernelWheelError:

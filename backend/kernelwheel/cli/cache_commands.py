@@ -24,7 +24,6 @@ from ..runtime.kernels import Kernels
 from ..runtime.store.store_lock import DAY
 from ..store import build_ahead, pruning, transfer
 from ..store.inventory import take_inventory
-from ..store.pruning import Policy
 from ..store.verification import verify_entries
 from . import explain
 from .entry_text import entry_text, view_entry
@@ -89,13 +88,8 @@ def _build(args: argparse.Namespace, kernels: Kernels) -> int:
 
 
 def _prune(args: argparse.Namespace, kernels: Kernels) -> int:
-    named = args.foreign_versions or args.older_than is not None or args.max_size is not None
-    policy = Policy(
-        foreign_versions=args.foreign_versions or not named,
-        older_than=None if args.older_than is None else args.older_than * DAY,
-        max_size=None if args.max_size is None else int(args.max_size * 1e6),
-    )
-    return show_cleaning(args, pruning.prune(kernels.installed.own_store(), policy, time.time()))
+    older_than = None if args.older_than is None else args.older_than * DAY
+    return show_cleaning(args, pruning.prune(kernels.installed.own_store(), older_than, time.time()))
 
 
 def _export(args: argparse.Namespace, kernels: Kernels) -> int:
@@ -178,11 +172,9 @@ def _build_options(parser: argparse.ArgumentParser) -> None:
 
 def _prune_options(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
-    parser.add_argument("--older-than", type=_number, metavar="DAYS", help="remove entries older than this")
     parser.add_argument(
-        "--max-size", type=_number, metavar="MB", help="remove the oldest entries until the rest fit in this size"
+        "--older-than", type=_number, metavar="DAYS", help="remove entries that are older, of any version, instead"
     )
-    parser.add_argument("--foreign-versions", action="store_true", help="remove entries of other versions")
 
 
 def _export_options(parser: argparse.ArgumentParser) -> None:

@@ -59,7 +59,7 @@ def examine(kernels: Kernels, environ: Mapping[str, str], path: Sequence[str]) -
     package, host = kernels.installed, kernels.host
     stores, findings = look_at_stores(package, host)
     calls, toolchain = predict(package, host)
-    findings = [*installation.look(_installation(package, path), environ), *damage(package), *findings]
+    findings = [*installation.look(_installation(package, path)), *damage(package), *findings]
     findings += failures(calls, host)
     return {
         **kernels.info(),
@@ -183,7 +183,7 @@ def _installation(package: InstalledPackage, path: Sequence[str]) -> Installatio
     import torch
 
     torch_folder = Path(torch.__file__).parent
-    return Installation(package.package, package.version, package.folder.parent, package.manifest, torch_folder, path)
+    return Installation(package.package, package.version, package.folder.parent, torch_folder, path)
 
 
 def page(view: Mapping[str, Any], kernels: Kernels) -> str:

@@ -1,43 +1,20 @@
-"""Checks for broken environments: duplicate installs, mixed versions, changed files, another torch's libraries."""
+"""Checks for broken environments: duplicate installs, mixed versions, changed files."""
 
 from __future__ import annotations
 
 import importlib.metadata
-import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import Distribution
 from pathlib import Path
 
-from ..project.build_platforms import HOST_PLATFORM
-from ..runtime.artifact.manifest import FILE, Manifest
 from ..runtime.commands.doctor import Finding
 from ..runtime.decision.sources import editable_name, package_path
 from ..runtime.errors import REINSTALL
 from ..runtime.machine.files import is_seen
 from ..store.wheel_record import parse_record, record_digest
-
-# Libraries of torch that the loader must not find in another folder.
-TORCH_LIBRARIES = tuple(map(HOST_PLATFORM.shared, ("torch_cpu", "torch_cuda", "c10", "torch")))
-
-
-def package_of(distribution: str) -> str | None:
-    """The package with the kernels of a distribution, by any spelling of its name; None if there is none."""
-    try:
-        record = importlib.metadata.distribution(distribution).read_text("RECORD") or ""
-    except (importlib.metadata.PackageNotFoundError, ValueError):  # no name at all
-        return None
-    for line in record.splitlines():
-        file = line.partition(",")[0].strip('"')
-        path = file.removesuffix(f"/_native/{FILE}")
-        package = (
-            path.replace("/", ".") if path != file else file.removesuffix("_kernelwheel.pth")[1:].replace("__", ".")
-        )
-        if file in (f"{package_path(package)}/_native/{FILE}", f"{editable_name(package)}.pth"):
-            return package
-    return None
 
 
 @dataclass(frozen=True)
@@ -47,7 +24,6 @@ class Installation:
     package: str  # its import name
     version: str  # its version, according to its code
     folder: Path
-    manifest: Manifest | None  # its Artifact's
     torch: Path  # the folder of the torch in this process
     path: Sequence[str]  # sys.path
 
@@ -57,19 +33,11 @@ class Installation:
         return self.folder.parents[self.package.count(".")]
 
 
-def look(at: Installation, environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield every finding about an installation and its environment variables."""
+def look(at: Installation) -> Iterator[Finding]:
+    """Yield every finding about an installation."""
     for name, used in ((at.package, at.folder), ("torch", at.torch)):
         yield from _two_installs(name, used, at.path)
-    if at.manifest is not None and at.manifest.version != at.version:
-        yield _two_versions(at, f"kernels of version {at.manifest.version}")
-    native = at.folder / "_native"
-    named = {library.file for library in at.manifest.libraries} if at.manifest else set()
-    strays = sorted(path.name for path in native.glob(f"*{HOST_PLATFORM.suffix}") if path.name not in named)
-    if strays:
-        yield Finding("libraries that are not in the manifest", f"{native}: {', '.join(strays)}", REINSTALL)
     yield from _install_records(at)
-    yield from _other_libraries(at, environ)
 
 
 def _two_installs(name: str, used: Path, path: Sequence[str]) -> Iterator[Finding]:
@@ -81,10 +49,6 @@ def _two_installs(name: str, used: Path, path: Sequence[str]) -> Iterator[Findin
             f"used: {used}; also on sys.path: {', '.join(map(str, sorted(others)))}",
             f"keep one copy of {name}: uninstall the others, or remove them from sys.path (PYTHONPATH, .pth files)",
         )
-
-
-def _two_versions(at: Installation, other: str) -> Finding:
-    return Finding("files of two versions", f"{at.package} {at.version} with {other}", REINSTALL)
 
 
 def _install_records(at: Installation) -> Iterator[Finding]:
@@ -107,7 +71,8 @@ def _install_records(at: Installation) -> Iterator[Finding]:
                 f"pip uninstall {each.metadata['Name']}, then {REINSTALL}",
             )
     if versions and versions != [at.version]:
-        yield _two_versions(at, f"install records of {', '.join(sorted(versions))} in {at.site}")
+        found = f"{at.package} {at.version} with install records of {', '.join(sorted(versions))} in {at.site}"
+        yield Finding("files of two versions", found, REINSTALL)
 
 
 def _changed_files(at: Installation, distribution: Distribution, record: str) -> Iterator[Finding]:
@@ -132,17 +97,3 @@ def _unlike(path: Path, digest: str) -> str:
         return "" if same else "its sha256 does not match RECORD"
     except OSError as error:
         return f"{type(error).__name__}: {error.strerror}"
-
-
-def _other_libraries(at: Installation, environ: Mapping[str, str]) -> Iterator[Finding]:
-    for part in environ.get("LD_LIBRARY_PATH", "").split(os.pathsep):
-        folder = Path(part)
-        if not part or folder.resolve() == (at.torch / "lib").resolve():
-            continue
-        found = [name for name in TORCH_LIBRARIES if is_seen(folder / name)]
-        if found:
-            yield Finding(
-                "LD_LIBRARY_PATH contains another torch",
-                f"{folder}: {', '.join(found)}",
-                "remove that folder from LD_LIBRARY_PATH",
-            )

@@ -142,7 +142,7 @@ def _refuse_device_linking(facts: PackageFacts, nvcc: Nvcc, settings: BuildSetti
     if facts.extensions and without_device_linking(settings.cuda_flags)[1]:
         raise SettingsError(
             "the options for nvcc ask for device code that is linked",
-            required="device-link = true in the tables of extensions, or dlink=True in a call of load",
+            required="device-link = true in the tables of extensions, or -rdc=true in extra_cuda_cflags of load",
             found=f"{' '.join(settings.cuda_flags)} in {settings.origin('cuda-flags')}",
             remedies=["remove -rdc=true and -dc there"],
         )

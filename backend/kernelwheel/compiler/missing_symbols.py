@@ -117,7 +117,7 @@ def _refusal(plan: Plan, work: Path, missing: dict[str, set[str]]) -> BuildError
     loaded, tables = plan.version == LOADED, bool(plan.extensions)
     source = "to the sources" if loaded or tables else "to SOURCES in CMakeLists.txt"
     library = "in extra_ldflags" if loaded else "in libraries" if tables else "by target_link_libraries"
-    link = "dlink=True" if loaded else "device-link = true" if tables else "the property CUDA_SEPARABLE_COMPILATION"
+    link = "-rdc=true" if loaded else "device-link = true" if tables else "the property CUDA_SEPARABLE_COMPILATION"
     of_device = [f"have device code linked: {link}"] if any(name.startswith(OF_DEVICE_LINK) for name in every) else []
     return BuildError(
         f"{plan.package} needs symbols that nothing defines: no process could load it",

@@ -3,34 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from ..flags.words import with_files
-from ..runtime.errors import INSTALL_COMPILER, SettingsError
+from ..runtime.errors import SettingsError
 from ..runtime.machine.files import is_file
 from ..runtime.record import Record
-from ..version import __version__
 
 Abi = Literal["torch", "stable"]
 Strings = str | Sequence[str] | None
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None
-
-
-class UnknownArgumentError(SettingsError, TypeError):
-    """A parameter that there is not; programs that try a later torch's catch a TypeError, Python's own."""
-
-
-def refuse_unknown(given: Collection[str]) -> None:
-    """Raise an error for parameters of a later torch, or misspelled ones, by their names."""
-    if given:
-        raise UnknownArgumentError(
-            f"kernelwheel.load and load_inline have no parameter {', '.join(given)}",
-            required="parameters of torch.utils.cpp_extension that this kernelwheel knows, or its own",
-            found=f"{', '.join(given)}, and kernelwheel {__version__}",
-            remedies=["leave it out", f"or, if a later torch has it, update kernelwheel: {INSTALL_COMPILER}"],
-        )
 
 
 class LoadArguments(Record):
@@ -48,8 +32,6 @@ class LoadArguments(Record):
     abi: Abi
     unique_namespace: bool
     only_compile: bool
-    dlink: bool
-    dlink_libraries: Strings
 
     def refuse_unfit(self, is_standalone: bool, sycl: bool) -> None:
         """Raise a SettingsError for what is wrong by itself, and for what only torch's functions do."""

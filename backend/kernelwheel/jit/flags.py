@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,7 +11,6 @@ from ..flags.options import FOLDERS, PLAIN
 from ..flags.words import directives_of, with_headers
 from ..runtime.machine.files import is_folder
 from ..runtime.record import Record
-from ..source_language import FETCH, is_empty
 from .arguments import LoadArguments, Strings, absolute
 
 
@@ -43,9 +40,7 @@ def flags_of_call(arguments: LoadArguments, cuda: bool) -> Flags:
         SettingsError: a path in them does not exist, their quotes do not match, or no list can say the architectures.
     """
     named = [absolute(path.strip()) for path in arguments.paths("extra_include_paths", arguments.extra_include_paths)]
-    include_dirs = [folder for folder in named if is_folder(Path(folder))]
-    if missing := sorted({*named} - {*include_dirs}):  # torch gives them to the compiler, which says nothing
-        _warn(f"{arguments.name}: extra_include_paths has no folder {', '.join(missing)}")
+    include_dirs = [folder for folder in named if is_folder(Path(folder))]  # as compilers leave out others
     cxx, of_cxx, plain = _with_folders(arguments, "extra_cflags", arguments.extra_cflags)
     for_nvcc, of_nvcc, plain_of_nvcc = _with_folders(arguments, "extra_cuda_cflags", arguments.extra_cuda_cflags)
     if plain and (plain == plain_of_nvcc or not cuda):  # the same as extra_include_paths, in any way of saying it
@@ -53,28 +48,16 @@ def flags_of_call(arguments: LoadArguments, cuda: bool) -> Flags:
         cxx, for_nvcc = _without_plain_folders(cxx), _without_plain_folders(for_nvcc)
     archs, for_nvcc = _without_archs(arguments, for_nvcc)
     for_nvcc, asked = without_device_linking(for_nvcc)
-    of_device = arguments.texts("dlink_libraries", arguments.dlink_libraries)
     always = LINKED | (LINKED_FOR_CUDA if cuda else set())
-    words = [*arguments.words("extra_ldflags", arguments.extra_ldflags), *(f"-l{name}" for name in of_device)]
+    words = arguments.words("extra_ldflags", arguments.extra_ldflags)
     try:
         linked = LinkFlags(words, absolute, lambda folder: _existing(arguments, "extra_ldflags", folder), always)
     except FileNotFoundError as error:
         raise arguments.refusal("extra_ldflags", "a library that exists", f"no file {error}") from None
     include_dirs = list(dict.fromkeys(include_dirs))
     folders = list(dict.fromkeys([*include_dirs, *of_cxx, *of_nvcc]))
-    if empty := [folder for folder in folders if is_empty(Path(folder))]:
-        _warn(f"{arguments.name}: no header is in {', '.join(empty)}; if that is a git submodule: {FETCH}")
-    device_link = cuda and bool(asked or arguments.dlink or of_device)
     linking = (linked.flags, linked.libraries)
-    return Flags(cxx, for_nvcc, *linking, include_dirs, folders, archs, linked.files, device_link)
-
-
-def _warn(message: str) -> None:
-    """Warn about the line that calls kernelwheel, whatever leads from there to here."""
-    level, frame = 1, sys._getframe()
-    while frame.f_back and frame.f_globals.get("__package__") == __package__:
-        level, frame = level + 1, frame.f_back
-    warnings.warn(message, stacklevel=level)
+    return Flags(cxx, for_nvcc, *linking, include_dirs, folders, archs, linked.files, cuda and bool(asked))
 
 
 def _with_folders(arguments: LoadArguments, argument: str, given: Strings) -> tuple[list[str], list[str], list[str]]:

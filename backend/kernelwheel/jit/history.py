@@ -8,18 +8,12 @@ from ..runtime.artifact.artifact import Artifact
 from ..runtime.artifact.content import Content
 from ..runtime.artifact.manifest import FILE
 from ..runtime.decision.snapshot import InstalledPackage
-from ..runtime.machine.files import is_folder
 from ..store.content_changes import differences
 
 
 def last_entries(package: InstalledPackage) -> list[Artifact]:
     """The entries in all stores, the last one at the end."""
     return sorted((entry for store in package.stores() for entry in store.entries()), key=_made)
-
-
-def has_stored(package: InstalledPackage) -> bool:
-    """Whether a store has a folder for the name, whatever is left in it."""
-    return any(is_folder(store.root.parent) for store in package.stores())
 
 
 def changes(had: Content, wanted: Content) -> str:

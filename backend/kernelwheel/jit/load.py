@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-from .arguments import Abi, LoadArguments, Paths, Strings, refuse_unknown
+from .arguments import Abi, LoadArguments, Paths, Strings
 from .inline import Functions, inline_sources
 from .loaded_library import carry_out
 from .sources import read_sources
@@ -35,9 +35,6 @@ def load(
     abi: Abi = "torch",
     unique_namespace: bool = False,
     only_compile: bool = False,
-    dlink: bool = False,
-    dlink_libraries: Strings = None,
-    **later: NoReturn,
 ) -> Any:
     """Compile C++ and CUDA files, unless a store has what would be made, and load the library.
 
@@ -48,21 +45,16 @@ def load(
         unique_namespace: whether TORCH_EXTENSION_NAME is made unique by the content, so that several versions of one
             library of operators can be registered in a process: `load(..., unique_namespace=True).f(x)`.
         only_compile: whether to load nothing, see `prepare`.
-        dlink: whether device code in several files is linked, as in CUDAExtension; `-rdc=true` and `-dc` in
-            `extra_cuda_cflags` ask for it, too.
-        dlink_libraries: static libraries with device code that are linked in, found as those in `extra_ldflags`.
 
     Returns:
         The module; the same one for the same content. Without `is_python_module`, the path of the library, or with
         `unique_namespace` the namespace of its operators, `torch.ops.NAME_CONTENT`.
 
     Raises:
-        BuildError: the arguments are not right, or something does not compile; for a parameter of a later torch, it is
-            a TypeError, too.
+        BuildError: the arguments are not right, or something does not compile.
         IncompatibleArtifactError: what was compiled does not fit this machine.
         StoreError: the cache cannot be used.
     """
-    refuse_unknown(later)
     arguments = LoadArguments(
         name=name,
         extra_cflags=extra_cflags,
@@ -76,8 +68,6 @@ def load(
         abi=abi,
         unique_namespace=unique_namespace,
         only_compile=only_compile,
-        dlink=dlink,
-        dlink_libraries=dlink_libraries,
     )
     arguments.refuse_unfit(is_standalone, sycl=bool(with_sycl or extra_sycl_cflags))
     return carry_out(arguments, read_sources(arguments, sources), sys._getframe(1).f_globals.get("__name__", ""))
@@ -108,16 +98,12 @@ def load_inline(
     abi: Abi = "torch",
     unique_namespace: bool = False,
     only_compile: bool = False,
-    dlink: bool = False,
-    dlink_libraries: Strings = None,
-    **later: NoReturn,
 ) -> Any:
     """Compile C++ and CUDA sources that are given as text, and load the library: otherwise as `load`.
 
     The parameters are those of torch.utils.cpp_extension.load_inline, and beyond them those of `load`, which says what
     is returned and raised. For the stable ABI, no `#include` line comes first.
     """
-    refuse_unknown(later)
     arguments = LoadArguments(
         name=name,
         extra_cflags=extra_cflags,
@@ -131,8 +117,6 @@ def load_inline(
         abi=abi,
         unique_namespace=unique_namespace,
         only_compile=only_compile,
-        dlink=dlink,
-        dlink_libraries=dlink_libraries,
     )
     arguments.refuse_unfit(is_standalone=False, sycl=bool(with_sycl or extra_sycl_cflags or sycl_sources))
     texts = inline_sources(

@@ -7,7 +7,6 @@ tag allows comes from auditwheel's policies.
 from __future__ import annotations
 
 import re
-import sysconfig
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -19,11 +18,11 @@ from auditwheel.policy import Policy, WheelPolicies
 from ..compiler.binary_inspect import needed, needed_symbols
 from ..compiler.cross.target_platform import cross_platform
 from ..compiler.elf_inspect import NeededSymbol
-from ..project.build_platforms import HOST_PLATFORM, Platform, WindowsBuild
+from ..project.build_platforms import HOST_PLATFORM, PLATFORMS, WindowsBuild
 from ..project.build_settings import BuildSettings
 from ..runtime.errors import BuildError
 from ..runtime.machine.host import torch_required
-from ..runtime.machine.platforms import numbers
+from ..runtime.machine.platforms import numbers, platform_name
 from .allowed_dlls import is_allowed
 
 MOST_REASONS = 20
@@ -42,11 +41,6 @@ class _Needs(NamedTuple):
     name: str
     symbols: tuple[NeededSymbol, ...]
     libraries: tuple[str, ...]
-
-
-def linux_tag(cross: Platform | None = None) -> str:
-    """The platform, this one or another, as a tag that promises nothing about its glibc: `linux_x86_64`."""
-    return cross.tag if cross else re.sub(r"[-.]", "_", sysconfig.get_platform())
 
 
 def python_tag(abi: str | None) -> str:
@@ -80,25 +74,21 @@ def platform_tag(libraries: Sequence[Path], settings: BuildSettings, external: C
     Raises:
         BuildError: the tag is required, and the libraries do not earn it.
     """
-    cross = cross_platform(settings)
-    if isinstance(cross, WindowsBuild):
+    platform = cross_platform(settings) or PLATFORMS[platform_name()]
+    if isinstance(platform, WindowsBuild):
         files = [(path.name, library) for path in libraries for library in needed(path)]
         foreign = [each for each in files if not is_allowed(each[1])]
         return _checked(
-            Tag(cross.tag, tuple("{}: {}, which not every Windows has".format(*each) for each in foreign)), settings
+            Tag(platform.tag, tuple("{}: {}, which not every Windows has".format(*each) for each in foreign)), settings
         )
-    if settings.manylinux == "off":
-        return Tag(linux_tag(cross))
-    machine = Architecture(cross.machine) if cross else Architecture.detect()
-    wanted = _wanted(settings.glibc, machine) if cross or Libc.detect() == Libc.GLIBC else []
     failed: list[str] = []
-    needs = [_Needs(path.name, tuple(needed_symbols(path)), tuple(needed(path))) for path in libraries if wanted]
-    for policy in wanted:
+    needs = [_Needs(path.name, tuple(needed_symbols(path)), tuple(needed(path))) for path in libraries]
+    for policy in _wanted(settings.glibc, Architecture(platform.machine)):
         reasons = [reason for each in needs for reason in _reasons(policy, each, external)]
         if not reasons:
             return _checked(Tag(policy.name, tuple(failed)), settings)
         failed = failed or reasons
-    return _checked(Tag(linux_tag(cross), tuple(failed or ["this system has no glibc"])), settings)
+    return _checked(Tag(platform.tag, tuple(failed)), settings)
 
 
 def tag_lines(tag: Tag) -> list[str]:

@@ -26,8 +26,6 @@ NAMED = {
     "Blackwell": "10.0;10.3;12.0;12.1+PTX",
     "Blackwell+Tegra": "11.0",
 }
-# A GPU (Thor) that has another number since CUDA 13, which no longer knows the old one.
-RENUMBERED = {(10, 1): (11, 0), (11, 0): (10, 1)}
 OLDEST_DEFAULT = (7, 5)
 # The options of nvcc that choose architectures (nvcc manual, "Options for Steering GPU Code Generation").
 CHOOSES = r"--?(gpu-architecture|arch|gpu-code|code|generate-code|gencode)([= ]|$)"
@@ -144,17 +142,11 @@ def check_supported(
     if unknown or as_ptx:
         names = [*map(str, sorted(unknown)), *(f"{arch} as PTX" for arch in sorted(as_ptx))]
         found = "architectures of this compiler: " + " ".join(map(str, sorted(supported)))
-        renumbered = [arch for arch in sorted(unknown) if arch[:2] in RENUMBERED]
-        others = [(arch, Arch(*RENUMBERED[arch[:2]], arch.suffix)) for arch in renumbered]
         raise SettingsError(
             f"{nvcc} cannot compile for {', '.join(names)}",
             required=f"{archs} (from {origin})",
             found=found + (f"; as PTX, up to {max(virtual)}" if virtual and {*supported} - {*virtual} else ""),
-            remedies=[
-                *(f"write {now} for {was}: CUDA 13 renumbered it" for was, now in others if now[:2] in bases),
-                _without(archs, unknown, as_ptx),
-                "or build with a CUDA toolkit that supports it",
-            ],
+            remedies=[_without(archs, unknown, as_ptx), "or build with a CUDA toolkit that supports it"],
         )
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 CONFIG = "-C"
 TorchTag = Literal["build", "local", "none"]
 CxxStandard = Literal["raised", "as-written"]
-Manylinux = Literal["auto", "required", "off"]
+Manylinux = Literal["auto", "required"]
 NATIVE = "native"  # the platform of the machine that builds
 OLDEST_ZIP_TIME = 315532800  # 1980-01-01, the earliest time that zip can store
 NEWEST_ZIP_TIME = 4354819199  # 2107-12-31, the latest
@@ -138,12 +138,12 @@ class BuildSettings(Settings):
         "local version, `+torch2.13`, or not at all.",
     )
     manylinux: Option[Manylinux] = Option(
-        choice("auto", "required", "off"),
-        takes="auto, required or off",
+        choice("auto", "required"),
+        takes="auto or required",
         default="auto",
         decides="work",
-        help="Whether the wheel is tagged manylinux. auto: with the best tag that its libraries earn; required: the "
-        "build fails if they do not earn that of the option glibc; off: tagged for Linux alone.",
+        help="Which manylinux tag the wheel gets. auto: the best that its libraries earn; required: the build fails if "
+        "they do not earn that of the option glibc.",
     )
 
     @classmethod

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 from ..runtime.errors import BuildError, SettingsError, way_out
 from ..runtime.machine.files import file_sha256, is_file, is_folder
-from ..source_language import CUDA_SUFFIX, CXX_SUFFIXES, FETCH, UNFIT, is_empty
+from ..source_language import CUDA_SUFFIX, CXX_SUFFIXES, UNFIT
 from .extension import Extension, refuse
 
 # Files that can reach a compiler. Files without a suffix count too: some libraries name headers so (Eigen/Core).
@@ -23,6 +23,8 @@ SOURCE_SUFFIXES = {
 SOURCE_NAMES = {"CMakeLists.txt"}
 # Some sources include others as text, so whatever a compiler can read goes along with an extension's own files.
 INCLUDED = SOURCE_SUFFIXES - {".cmake", ".in"}
+# For a folder that is empty: git makes none but those of submodules.
+FETCH = "git submodule update --init --recursive"
 # Folders in a project that are made from it, or are not about it.
 NOT_SOURCES = ("build", "dist", "__pycache__", "node_modules", "*.egg-info")
 
@@ -116,7 +118,7 @@ def _empty(project: Path, folder: str) -> str:
     """What to say of a folder if it, or the one that it would be in, is empty."""
     around = (folder, *map(str, PurePosixPath(folder).parents))
     there = next((each for each in around if is_folder(project / each)), ".")
-    return f"{there} is empty, as a git submodule is before it is fetched" if is_empty(project / there) else ""
+    return "" if any((project / there).iterdir()) else f"{there} is empty, as a git submodule is before it is fetched"
 
 
 def _expand(extension: Extension, key: str, patterns: Iterable[str], project: Path) -> tuple[str, ...]:

@@ -1,10 +1,6 @@
-"""Pruning a Store: removing the entries that a policy selects."""
+"""Pruning a Store: removing entries of other versions, or old ones, and what nobody uses any more."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 
 from ..runtime.store.clearing import Cleaning, clean, clean_builds, together, versions
 from ..runtime.store.store import Store
@@ -14,38 +10,18 @@ from .inventory import Entry, take_inventory
 BUILDS_ARE_KEPT = 30 * DAY
 
 
-@dataclass(frozen=True)
-class Policy:
-    """Which entries to remove: those of other versions, old ones, and the oldest until the rest fits."""
+def prune(store: Store, older_than: float | None, now: float) -> Cleaning:
+    """Remove the entries of other versions, or those of any version that are older than some seconds, if that is given;
+    besides, everything in quarantine, dead makers' leftovers, and old builds. `now` is in seconds since 1970.
+    """
 
-    foreign_versions: bool = False  # remove every entry of another version
-    older_than: float | None = None  # in seconds; remove every entry made longer ago
-    max_size: int | None = None  # in bytes; entries of other versions go first, then the oldest
+    def reason(entry: Entry) -> str:
+        age = now - entry.made
+        if older_than is None and entry.version != store.version:
+            return f"for version {entry.version}; {store.version} is installed"
+        return f"made {int(age / DAY)} days ago" if older_than is not None and age > older_than else ""
 
-
-def choose(entries: Sequence[Entry], version: str, policy: Policy, now: float) -> dict[Path, str]:
-    """The entries to remove under a policy, by folder, each with the reason; `now` is in seconds since 1970."""
-    reasons: dict[Path, str] = {}
-    for each in entries:
-        age = now - each.made
-        if policy.foreign_versions and each.version != version:
-            reasons[each.folder] = f"for version {each.version}; {version} is installed"
-        elif policy.older_than is not None and age > policy.older_than:
-            reasons[each.folder] = f"made {int(age / DAY)} days ago"
-    if policy.max_size is not None:
-        left = [each for each in entries if each.folder not in reasons]
-        size = sum(each.size for each in left)
-        for each in sorted(left, key=lambda each: (each.version == version, each.made)):
-            if size <= policy.max_size:
-                break
-            reasons[each.folder] = "the oldest, and the total size is over the limit"
-            size -= each.size
-    return reasons
-
-
-def prune(store: Store, policy: Policy, now: float) -> Cleaning:
-    """Remove the entries that a policy selects, everything in quarantine, dead makers' leftovers, and old builds."""
-    reasons = choose(take_inventory(store).entries, store.version, policy, now)
-    age = BUILDS_ARE_KEPT if policy.older_than is None else policy.older_than
-    builds = clean_builds(store, now - age, f"not used for {int(age / DAY)} days")
+    reasons = {each.folder: reason(each) for each in take_inventory(store).entries}
+    unused = BUILDS_ARE_KEPT if older_than is None else older_than
+    builds = clean_builds(store, now - unused, f"not used for {int(unused / DAY)} days")
     return together(clean(versions(store), lambda entry: reasons.get(entry, "")), builds)

@@ -345,20 +345,6 @@ def test_what_is_for_the_builders_own_cpu_is_left_out_with_a_note(tmp_path: Path
     assert "p._C: -march=native is left out: that is the CPU of whoever builds" in notes.remarks[0]
 
 
-def test_folders_of_headers_that_git_has_not_brought_are_told_and_stay_in_the_table(tmp_path: Path) -> None:
-    lay_out(tmp_path, {"a.cu": MODULE})
-    (tmp_path / "third_party/glm").mkdir(parents=True)
-    folders = ["third_party/eigen/include", "third_party/glm"]
-
-    table, notes = translated(tmp_path, include_dirs=folders[:1], extra_compile_args=[f"-I{folders[1]}"])
-
-    assert table["include-dirs"] == folders
-    assert len(notes.untranslated) == 2
-    for folder, told in zip(folders, notes.untranslated, strict=True):
-        assert f"the include folder {folder} is empty or not there" in told
-    assert "git submodule update --init --recursive" in notes.untranslated[0]
-
-
 def test_folders_that_a_build_searches_anyway_are_dropped(tmp_path: Path) -> None:
     lay_out(tmp_path, {"a.cu": MODULE})
     ours = ["/env/torch/include", "/scratch/cuda/include", "/usr/local/cuda-12.8/include", "/usr/include"]
@@ -495,7 +481,7 @@ def test_of_several_packages_none_is_taken_for_the_home_by_chance(
 
 
 def adopted(
-    folder: Path, flags: list[str], asked: bool = False, archs_set: str = "", gpus: list[str] | None = None
+    folder: Path, flags: list[str], asked: bool = False, archs_set: str = ""
 ) -> tuple[dict[str, Any], AdoptionNotes]:
     """What becomes of one extension with flags for nvcc."""
     lay_out(folder, {"a.cu": MODULE})
@@ -505,54 +491,46 @@ def adopted(
         archs_set,
     )  # fmt: skip
     notes = AdoptionNotes()
-    return adopted_tables(folder, seen, None, notes, gpus or [])[1], notes
+    return adopted_tables(folder, seen, None, notes)[1], notes
 
 
 FAMILY = ["-gencode", "arch=compute_90a,code=sm_90a"]
 
 
 @pytest.mark.parametrize(
-    ("flags", "asked", "archs_set", "gpus", "package", "own", "said"),
+    ("flags", "asked", "archs_set", "package", "own", "said"),
     [
-        ([], False, "8.0;9.0+PTX", [], "8.0;9.0+PTX", None, "became archs = '8.0;9.0+PTX'"),
-        (["-arch=sm_80"], False, "9.0", [], "8.0+PTX", None, "flags that choose architectures became archs"),
-        ([], False, "3.7+PTX;6.0;7.5", [], None, None, "sets TORCH_CUDA_ARCH_LIST to '3.7+PTX;6.0;7.5'"),
-        ([], True, "9.0", [], None, None, "that of the GPU it was told of"),
-        ([], True, "8.9", ["8.9"], "8.9", None, "became archs = '8.9'"),
-        ([], False, "9.0a", [], None, "9.0a", "p._C: archs = '9.0a' is its own"),
-        (FAMILY, False, "", [], None, "9.0a", "p._C: archs = '9.0a' is its own"),
-        (FAMILY, True, "", [], None, "9.0a", "p._C: archs = '9.0a' is its own"),
-        ([*FAMILY, "-arch=sm_80"], False, "", [], None, "8.0+PTX;9.0a", "p._C: archs = '8.0+PTX;9.0a' is its own"),
-        (["-arch=sm_90"], True, "", [], None, None, "flags that choose the GPU's own architecture are left out"),
-        (["-arch=sm_89"], True, "", ["8.9"], "8.9+PTX", None, "flags that choose architectures became archs"),
-        ([], False, "Voltaire", [], None, None, "sets TORCH_CUDA_ARCH_LIST to 'Voltaire'"),
+        ([], False, "8.0;9.0+PTX", None, None, "sets TORCH_CUDA_ARCH_LIST to '8.0;9.0+PTX': left out"),
+        (["-arch=sm_80"], False, "9.0", "8.0+PTX", None, "flags that choose architectures became archs"),
+        (FAMILY, False, "", None, "9.0a", "p._C: archs = '9.0a' is its own"),
+        (FAMILY, True, "", None, "9.0a", "p._C: archs = '9.0a' is its own"),
+        ([*FAMILY, "-arch=sm_80"], False, "", None, "8.0+PTX;9.0a", "p._C: archs = '8.0+PTX;9.0a' is its own"),
+        (["-arch=sm_90"], True, "", None, None, "flags that choose the GPU's own architecture are left out"),
     ],
 )  # fmt: skip
 def test_architectures_belong_to_the_package_and_families_to_the_extension(
-    tmp_path: Path, flags: list[str], asked: bool, archs_set: str, gpus: list[str], package: str | None,
+    tmp_path: Path, flags: list[str], asked: bool, archs_set: str, package: str | None,
     own: str | None, said: str,
 ) -> None:  # fmt: skip
-    kernelwheel, notes = adopted(tmp_path, flags, asked, archs_set, gpus)
+    kernelwheel, notes = adopted(tmp_path, flags, asked, archs_set)
 
     assert kernelwheel.get("archs") == package
     assert kernelwheel["extension"][0].get("archs") == own
     assert len([each for each in [*notes.remarks, *notes.untranslated] if said in each]) == 1
-    assert bool(notes.untranslated) == (archs_set == "Voltaire")
-    assert notes.refused == []
+    assert (notes.untranslated, notes.refused) == ([], [])
 
 
 @pytest.mark.parametrize(
     ("asked", "kept", "said"),
     [
         ("torch", ["torch>=2.10"], ""), ("torch>=2.4", ["torch>=2.10"], ""),
-        ("torch>=2.12,<2.14", ["torch>=2.12,<2.14"], ""), ("torch==2.12.*", ["torch==2.12.*"], ""),
-        ("torch>=2.0,<2.14", ["torch<2.14,>=2.10"], "where it had torch>=2.0,<2.14"),
-        ("torch>2.1 ; python_version < '4'", ['torch>=2.10; python_version < "4"'], ""),
+        ("torch>=2.12,<2.14", ["torch>=2.10", "torch>=2.12,<2.14"], ""),
+        ("torch==2.12.*", ["torch>=2.10", "torch==2.12.*"], ""),
+        ("torch>2.1 ; python_version < '4'", ["torch>=2.10"], ""),
         ("torch==2.4.0", ["torch>=2.10"], "no longer has torch==2.4.0"),
-        ("torch @ https://example.org/t.whl", ["torch @ https://example.org/t.whl"], ""),
+        ("torch @ https://example.org/t.whl", ["torch>=2.10", "torch @ https://example.org/t.whl"], ""),
         ("setuptools", ["torch>=2.10"], ""), ("setuptools>=61", ["torch>=2.10"], ""), ("wheel", ["torch>=2.10"], ""),
         ("setuptools<90", ["torch>=2.10", "setuptools<90"], ""),
-        ("setuptools<75", ["torch>=2.10", "setuptools<75"], "setuptools>=77: a build in isolation finds no release"),
         ("setuptools==80.9.0", ["torch>=2.10", "setuptools==80.9.0"], ""),
         ("setuptools-scm[toml]>=8", ["torch>=2.10", "setuptools-scm[toml]>=8"], ""),
         ("ninja>=1.11", ["torch>=2.10", "ninja>=1.11"], ""), ("Ninja", ["torch>=2.10"], ""),

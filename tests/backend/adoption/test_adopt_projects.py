@@ -214,7 +214,7 @@ os.environ["TORCH_CUDA_ARCH_LIST"] = "8.0;9.0"
 assert not {"NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS", "CUDAFLAGS", "CXXFLAGS"} & {*os.environ}
 class Mine(BuildExtension):
     def run(self):
-        BODY
+        print("building")
         super().run()
 flags = ["-std=c++17", "-O3"]
 modules = [CppExtension("many._cpu", ["cpu.cpp"], extra_compile_args=flags)]
@@ -226,7 +226,7 @@ else:
     libraries = []
 modules.append(kind("many._C", ["both.cpp"], libraries=libraries))
 setup(name="many", version="1", packages=["many"], ext_modules=modules,
-      cmdclass={"build_ext": Mine.with_options(use_ninja=False)})
+      cmdclass={"build_ext": COMMAND.with_options(use_ninja=False)})
 """
 FILES = {"cpu.cpp": MODULE, "only.cu": MODULE, "both.cpp": MODULE, "many/__init__.py": ""}
 
@@ -234,7 +234,7 @@ FILES = {"cpu.cpp": MODULE, "only.cu": MODULE, "both.cpp": MODULE, "many/__init_
 @pytest.mark.minutes
 def test_what_exists_only_with_cuda_and_what_a_script_sets_is_in_the_tables(tmp_path: Path) -> None:
     text = '[build-system]\nrequires = ["setuptools<90", "torch>=2.12,<2.15"]\n'
-    files = {**FILES, "pyproject.toml": text, "setup.py": IMPORTS + MANY.replace("BODY", "print('building')")}
+    files = {**FILES, "pyproject.toml": text, "setup.py": IMPORTS + MANY.replace("COMMAND", "BuildExtension")}
     project = lay_out(tmp_path / "many", files)
 
     flags = dict.fromkeys(("NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS", "CUDAFLAGS", "CXXFLAGS"), "-DOURS")
@@ -243,20 +243,20 @@ def test_what_exists_only_with_cuda_and_what_a_script_sets_is_in_the_tables(tmp_
     assert "not translated" not in done.stderr
     assert done.returncode == 0
     written = read_toml(project / "pyproject.toml")
-    assert written["build-system"]["requires"] == [PLACE, "torch>=2.12,<2.15", "setuptools<90"]
-    assert written["tool"]["kernelwheel"]["archs"] == "8.0;9.0"
+    assert written["build-system"]["requires"] == [PLACE, "torch>=2.10", "setuptools<90", "torch>=2.12,<2.15"]
+    assert "archs" not in written["tool"]["kernelwheel"]
     cpu, cuda, both = written["tool"]["kernelwheel"]["extension"]
     assert (cpu["cuda"], cpu["cxx-flags"]) == ("none", ["-O3"])
     assert (cuda["name"], cuda["cuda"]) == ("many._cuda", "only")
     assert (both["cuda"], both["libraries"]) == ("optional", ["cublas"])
-    for word in ("its own build_ext, Mine, which only reports", "-std=c++17 is left out", "became archs = '8.0;9.0'"):
+    for word in ("-std=c++17 is left out", "TORCH_CUDA_ARCH_LIST to '8.0;9.0': left out"):
         assert word in done.stderr
-    assert "Mine" not in (project / "setup.py").read_text()
+    assert "cmdclass" not in (project / "setup.py").read_text()
 
 
 @pytest.mark.minutes
 def test_a_command_of_its_own_with_options_is_told_and_nothing_is_written_that_a_build_refuses(tmp_path: Path) -> None:
-    script = IMPORTS + MANY.replace("BODY", "self.include_dirs.append('x')").replace("only.cu", "none.cu")
+    script = IMPORTS + MANY.replace("COMMAND", "Mine").replace("only.cu", "none.cu")
     files = {**FILES, "setup.py": script}
     project = lay_out(tmp_path / "many", files)
 
@@ -267,28 +267,3 @@ def test_a_command_of_its_own_with_options_is_told_and_nothing_is_written_that_a
     assert "note: nothing was written; without --write, adopt prints the tables\n" in done.stderr
     assert done.returncode == 1
     assert {path.relative_to(project).as_posix(): path.read_text() for path in project.rglob("*.*")} == files
-
-
-@pytest.mark.minutes
-def test_a_person_names_the_gpus_that_a_script_asks_for(tmp_path: Path) -> None:
-    script = """
-gpus = [torch.cuda.get_device_capability(n) for n in range(torch.cuda.device_count())]
-flags = [f"-gencode=arch=compute_{major}{minor},code=sm_{major}{minor}" for major, minor in gpus]
-flags += ["-DNAMED"] if "TORCH_CUDA_ARCH_LIST" in os.environ else []
-if gpus:
-    assert torch.cuda.get_device_properties(len(gpus) - 1).minor == gpus[-1][1]
-setup(name="x", version="1", ext_modules=[CUDAExtension("x", ["x.cu"], extra_compile_args={"nvcc": flags})])
-"""
-    project = lay_out(tmp_path / "x", {"setup.py": IMPORTS + script, "x.cu": MODULE})
-
-    default = adopt(project, TORCH_CUDA_ARCH_LIST="7.5")
-    named = adopt(project, "--gpu", "8.9", "--gpu", "12.0")
-    wrong = adopt(project, "--gpu", "Ada")
-
-    assert "archs" not in default.stdout
-    assert "NAMED" not in default.stdout, "the caller's shell does not answer for the project"
-    assert "a GPU with compute capability 9.0; it asked: --gpu names another\n" in default.stderr
-    assert 'archs = "8.9;12.0"' in named.stdout
-    assert "a GPU with compute capability 8.9 and one with 12.0\n" in named.stderr
-    assert wrong.returncode == 2
-    assert "--gpu takes a compute capability such as 8.9, not 'Ada'" in wrong.stderr

@@ -22,12 +22,8 @@ from kernelwheel.cli import installation as installations
 from kernelwheel.cli.entry_text import entry_text
 from kernelwheel.cli.installation import Installation
 from kernelwheel.runtime import Kernels
-from kernelwheel.runtime.artifact.manifest import Library
 from kernelwheel.runtime.errors import REINSTALL
 from kernelwheel.runtime.store.store import Store
-from samples import sample
-
-MANIFEST = sample(Library("libtiny_cpu.so", "0" * 64, 1, "cpu"))
 
 # What breaks an environment
 
@@ -64,26 +60,22 @@ def packages(tmp_path: Path) -> Path:
     return packages
 
 
-def look(packages: Path, environ: Mapping[str, str] = {}, **changes: Any) -> list[str]:
+def look(packages: Path, **changes: Any) -> list[str]:
     usual = Installation(
         package="tiny",
         version="1.2.3",
         folder=packages / "tiny",
-        manifest=MANIFEST,
         torch=packages / "torch",
         path=["/usr/lib/python312.zip", str(packages)],
     )
-    found = installations.look(replace(usual, **changes), environ)
+    found = installations.look(replace(usual, **changes))
     return [f"{each.what}: {each.found}; {each.remedy}" for each in found]
 
 
 def test_a_whole_environment_has_no_finding(packages: Path, tmp_path: Path) -> None:
-    (packages / "torch/lib").mkdir()
-    (packages / "torch/lib/libc10.so").touch()
     (tmp_path / "link").symlink_to(packages)
-    environ = {"LD_LIBRARY_PATH": f"{packages}/torch/lib:/usr/lib:", "PATH": "/bin"}
 
-    assert look(packages, environ) == []
+    assert look(packages) == []
     assert look(packages, path=[str(tmp_path / "link"), str(packages)]) == []
 
 
@@ -128,7 +120,7 @@ def test_a_checkout_beside_an_install_is_two_installs(packages: Path, tmp_path: 
     """An editable install is imported from the checkout, which may not be on sys.path."""
     (tmp_path / "checkout/tiny").mkdir(parents=True)
 
-    (found,) = look(packages, folder=tmp_path / "checkout/tiny", manifest=None)
+    (found,) = look(packages, folder=tmp_path / "checkout/tiny")
 
     assert str(packages / "tiny") in found
 
@@ -138,32 +130,20 @@ def damaged_record(packages: Path) -> None:
         rows.write("tiny/_native/libtiny_cpu.so,crc=1,1\n")
 
 
-def torch_on_the_loader_s_path(packages: Path) -> dict[str, Any]:
-    (packages / "libtorch").mkdir()
-    (packages / "libtorch/libc10.so").touch()
-    return {"environ": {"LD_LIBRARY_PATH": f"/usr/lib:{packages}/libtorch"}}
-
-
 @pytest.mark.parametrize(
     ("spoil", "says"),
     [
-        (
-            lambda _: {"manifest": MANIFEST._replace(version="1.2.2")},
-            ["tiny 1.2.3 with kernels of version 1.2.2", REINSTALL],
-        ),
-        (lambda packages: (packages / "tiny/_native/libtiny_old.so").touch(), ["_native: libtiny_old.so;"]),
         (lambda packages: record(packages, "tiny_kernels-1.2.2"), ["install records of 1.2.2, 1.2.3"]),
         (
             lambda packages: record(packages, "tiny-0.9", ["tiny/__init__.py", "tiny/stars.py"]),
             ["another distribution has files of tiny: tiny 0.9", "pip uninstall tiny"],
         ),
         (damaged_record, ["the install record is damaged: RECORD of tiny_kernels: the row "]),
-        (torch_on_the_loader_s_path, ["/libtorch: libc10.so"]),
     ],
 )
 def test_a_broken_environment_is_a_finding(packages: Path, spoil: Callable[[Path], object], says: list[str]) -> None:
-    changes = spoil(packages)
-    (found,) = look(packages, **(changes if isinstance(changes, dict) else {}))
+    spoil(packages)
+    (found,) = look(packages)
 
     assert [words for words in says if words not in found] == []
 

@@ -98,9 +98,11 @@ def test_a_cache_in_a_folder_of_such_a_name(
 
 
 def test_doctor(native: Path, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
-    (native / f"{HOSTILE}.so").touch()
+    second = tmp_path / HOSTILE / "tiny/__init__.py"  # installed twice, which is a finding
+    second.parent.mkdir(parents=True)
+    second.touch()
     monkeypatch.setenv("LD_PRELOAD", HOSTILE)
-    monkeypatch.setattr(sys, "path", [*sys.path, str(native.parents[1])])
+    monkeypatch.setattr(sys, "path", [*sys.path, str(native.parents[1]), str(tmp_path / HOSTILE)])
     kernels = Kernels("tiny", "1.2.3", native, {"TINY_CACHE_DIR": str(tmp_path / OWN)})
 
     assert finish("tiny", lambda: doctor.run(argparse.Namespace(json=False), kernels)) == 1

@@ -210,7 +210,7 @@ PAIRS: dict[str, Callable[[Machine], tuple[str, str]]] = {
     "cache-path": lambda _: ("/a", "/b"),
     "trusted-owners": lambda _: ("", "1000"),
     "torch-tag": lambda _: ("local", "none"),
-    "manylinux": lambda _: ("required", "off"),
+    "manylinux": lambda _: ("required", "auto"),
     "drivers": lambda _: ("12.0", "13.0"),
 }
 

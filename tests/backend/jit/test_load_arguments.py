@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
 from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any
@@ -162,21 +161,17 @@ def test_options_in_a_file_count_by_what_they_say(tmp_path: Path) -> None:
     assert flags.cuda == ["-DB", "-DA", f"@{tmp_path}/two"]
 
 
-@pytest.mark.parametrize(
-    "asked",
-    [{"dlink": True}, {"extra_cuda_cflags": "-rdc=true"}, {"extra_cuda_cflags": ["-dc"]}, {"dlink_libraries": "m"}],
-)
-def test_device_code_is_linked_by_an_argument_or_a_flag(tmp_path: Path, asked: dict[str, Any]) -> None:
+@pytest.mark.parametrize("asked", ["-rdc=true", ["-dc"]])
+def test_device_code_is_linked_by_a_flag(tmp_path: Path, asked: str | list[str]) -> None:
     source = write(tmp_path, {"a.cu": "int a;\n"}) / "a.cu"
 
     def extension(**given: Any) -> dict[str, Any]:
         call = called(**given)
         return described(call, read_sources(call, source)).extension
 
-    made, flags = extension(**asked), flags_of_call(called(**asked), cuda=False)
+    made, flags = extension(extra_cuda_cflags=asked), flags_of_call(called(extra_cuda_cflags=asked), cuda=False)
 
     assert (made["device_link"], made["cuda_flags"], flags.device_link) == (True, [], False)
-    assert made["libraries"] == ["m"] * ("dlink_libraries" in asked)
     assert not extension()["device_link"]
     assert not extension(extra_cuda_cflags="-rdc=false")["device_link"]
 
@@ -234,23 +229,8 @@ def test_architectures_that_no_list_can_say_are_an_error() -> None:
             flags_of_call(called(extra_cuda_cflags=flags), cuda=True)
 
 
-@pytest.mark.parametrize("function", [kernelwheel.load, kernelwheel.prepare])
-def test_a_folder_of_headers_that_does_not_exist_is_a_warning_about_the_line_that_calls(
-    function: Callable[..., Any], tmp_path: Path
-) -> None:
-    source = write(tmp_path) / "csrc/light.cpp"
-    with pytest.warns(UserWarning, match="no folder /nowhere") as warned, pytest.raises(SettingsError):
-        function("light", source, extra_cflags='-DX="', extra_include_paths="/nowhere")
-    assert [each.filename for each in warned] == [__file__]
-
-
-@pytest.mark.parametrize("flag", ["extra_include_paths", "extra_cflags"])
-def test_an_empty_folder_of_headers_is_a_warning_that_says_how_git_fills_it(tmp_path: Path, flag: str) -> None:
-    folder = tmp_path / "glm"
-    folder.mkdir()
-
-    with pytest.warns(UserWarning, match=f"no header is in {folder}; if that is a git submodule: git submodule update"):
-        flags_of_call(called(**{flag: [folder if flag == "extra_include_paths" else f"-I{folder}"]}), cuda=False)
+def test_folders_of_headers_that_do_not_exist_are_left_out_as_compilers_do(tmp_path: Path) -> None:
+    assert flags_of_call(called(extra_include_paths=["/nowhere", tmp_path]), cuda=False).folders == [str(tmp_path)]
 
 
 @pytest.mark.both
@@ -264,14 +244,6 @@ def test_the_parameters_are_torch_s_in_its_order_and_with_its_defaults(name: str
 
     assert ours[: len(torch_s)] == torch_s
     assert {name for name, _ in ours[len(torch_s) :]} <= {"gil_not_used"}  # since torch 2.15
-
-
-@pytest.mark.parametrize("function", [kernelwheel.load, kernelwheel.load_inline, kernelwheel.prepare])
-def test_a_parameter_that_there_is_not_is_one_error_that_names_it(function: Callable[..., Any]) -> None:
-    with pytest.raises(SettingsError, match="no parameter of_torch_3") as caught:
-        function("light", "x", of_torch_3=True)
-
-    assert isinstance(caught.value, TypeError)  # which a program that tries it catches
 
 
 def test_a_module_that_does_without_the_gil_is_bound_as_one() -> None:

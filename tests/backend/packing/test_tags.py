@@ -11,7 +11,7 @@ import pytest
 from builds import build
 from kernelwheel.compiler.elf_inspect import needed, needed_symbols
 from kernelwheel.packing.core_metadata import completed
-from kernelwheel.packing.tags import Tag, linux_tag, platform_tag, tag_lines, torch_tag
+from kernelwheel.packing.tags import Tag, platform_tag, tag_lines, torch_tag
 from kernelwheel.runtime.errors import BuildError
 from packaging.requirements import Requirement
 from packaging.utils import parse_wheel_filename
@@ -101,7 +101,7 @@ def test_a_library_that_not_every_linux_has_keeps_a_wheel_from_any_manylinux(lib
     made = library('extern "C" int far(); extern "C" int near() { return far(); }', f"-L{tmp_path}", "-lfar")
 
     assert platform_tag([made], settings_with()) == Tag(
-        linux_tag(), ("libmade.so: libfar.so.1, which not every Linux has",)
+        f"linux_{MACHINE}", ("libmade.so: libfar.so.1, which not every Linux has",)
     )
     assert platform_tag([made], settings_with(), {"libfar.so.1"}).platform == f"manylinux_2_28_{MACHINE}"
 
@@ -131,10 +131,6 @@ def test_without_a_wanted_glibc_a_wheel_has_the_oldest_tag_that_it_earns(library
     tag = platform_tag([library('extern "C" int nothing() { return 0; }')], settings_with(glibc=""))
 
     assert tag == Tag(f"manylinux_2_5_{MACHINE}" if MACHINE == "x86_64" else f"manylinux_2_17_{MACHINE}")
-
-
-def test_manylinux_can_be_switched_off(library: Compile) -> None:
-    assert platform_tag([library(NEW)], settings_with(manylinux="off")) == Tag(linux_tag())
 
 
 def with_source(checkout: Checkout, text: str) -> Path:

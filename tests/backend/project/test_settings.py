@@ -34,7 +34,7 @@ VALUES: dict[str, tuple[str, str, str, Any]] = {
     "target-packages": ("/a", "/b", "/c", ""),
     "glibc": ("2.31", "2.34", "2.35", "2.28"),
     "cpu": ("x86-64-v2", "x86-64-v3", "x86-64-v4 armv8.2-a", ()),
-    "manylinux": ("off", "required", "off", "auto"),
+    "manylinux": ("required", "auto", "required", "auto"),
     "drivers": ("12.0", "12.4", "13.0", ""),
     "source-date-epoch": ("1500000000", "1600000000", "1700000000", 315532800),
 }

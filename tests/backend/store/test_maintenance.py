@@ -16,12 +16,9 @@ from kernelwheel.runtime.store.clearing import clear, size_of
 from kernelwheel.runtime.store.store import Store
 from kernelwheel.runtime.store.store_lock import DAY
 from kernelwheel.store import pruning
-from kernelwheel.store.inventory import Entry, take_inventory
-from kernelwheel.store.pruning import Policy
+from kernelwheel.store.inventory import take_inventory
 from kernelwheel.store.verification import verify_entries
 from samples import flip
-
-NOW = 1_900_000_000.0
 
 
 @pytest.fixture
@@ -57,7 +54,8 @@ def test_another_package_is_none_of_our_business(store: Store, entry: Path) -> N
     before = contents(store.folder / "other")
 
     verify_entries(store)
-    pruning.prune(store, Policy(foreign_versions=True, older_than=0, max_size=0), time.time())
+    for older_than in (None, 0):
+        pruning.prune(store, older_than, time.time())
     cleaning = clear(store, all_versions=True)
 
     assert before
@@ -135,36 +133,6 @@ def test_verify_leaves_a_read_only_store_as_it_is(store: Store, entry: Path) -> 
 # What is removed
 
 
-def kept(version: str, name: str, days: float, size: int) -> Entry:
-    folder = Path("/cache/tiny") / version / (name * 64)
-    return Entry(Store(Path("/cache"), "tiny", version), folder, None, "", size, NOW - days * DAY)
-
-
-KEPT = (
-    kept("1.2.2", "a", days=1, size=10),
-    kept("1.2.3", "b", days=5, size=20),
-    kept("1.2.3", "c", days=3, size=40),
-    kept("1.3.0", "d", days=90, size=80),
-)
-POLICIES = {
-    "other versions": (Policy(foreign_versions=True), "ad"),
-    "by age": (Policy(older_than=4 * DAY), "bd"),
-    "a size that all fit into": (Policy(max_size=150), ""),
-    "then younger ones of other versions": (Policy(max_size=69), "ad"),
-    "then the oldest of this version": (Policy(max_size=59), "abd"),
-    "what age lets go does not count for the size": (Policy(older_than=4 * DAY, max_size=50), "bd"),
-    "all of it": (Policy(foreign_versions=True, older_than=4 * DAY), "abd"),
-}
-
-
-@pytest.mark.parametrize(("policy", "gone"), POLICIES.values(), ids=POLICIES)
-def test_a_policy_chooses_what_goes(policy: Policy, gone: str) -> None:
-    reasons = pruning.choose(KEPT, "1.2.3", policy, NOW)
-
-    assert "".join(sorted(folder.name[0] for folder in reasons)) == gone
-    assert all(reasons.values())
-
-
 def test_prune_removes_entries_quarantine_and_leftovers_and_says_what_it_freed(store: Store, entry: Path) -> None:
     foreign = store._replace(version="1.2.2")
     old = fill(foreign, entry).folder
@@ -176,7 +144,7 @@ def test_prune_removes_entries_quarantine_and_leftovers_and_says_what_it_freed(s
     (left / "part.so").write_bytes(b"x" * 1000)
     size = size_of(old) + size_of(store.root / ".quarantine") + 1000
 
-    done = pruning.prune(store, Policy(foreign_versions=True), time.time())
+    done = pruning.prune(store, None, time.time())
 
     assert sorted(removed.kind for removed in done.removed) == ["entry", "leftover", "quarantine"]
     assert done.freed == size
@@ -195,7 +163,7 @@ def test_the_lock_file_stays_the_same_file(store: Store, entry: Path) -> None:
             pass
     before = [lock.stat().st_ino for lock in locks]
 
-    pruning.prune(store, Policy(foreign_versions=True), time.time())
+    pruning.prune(store, None, time.time())
     clear(store, all_versions=True)
 
     assert fingerprints(store) == []
@@ -255,7 +223,7 @@ def make_build(store: Store, name: str, days: float) -> Path:
 def test_a_folder_that_has_another_name_than_builds_have_is_nobody_s_to_remove(store: Store, name: str) -> None:
     path = make_build(store, name, 400)
 
-    removed = pruning.prune(store, Policy(older_than=0), time.time()).removed + clear(store).removed
+    removed = pruning.prune(store, 0, time.time()).removed + clear(store).removed
 
     assert [each for each in removed if each.kind == "build"] == []
     assert path.is_dir()
@@ -264,11 +232,11 @@ def test_a_folder_that_has_another_name_than_builds_have_is_nobody_s_to_remove(s
 def test_builds_that_nobody_used_for_a_month_are_pruned(store: Store) -> None:
     old, young = make_build(store, BUILD, 31), make_build(store, BUILD.replace("a", "b"), 29)
 
-    removed = pruning.prune(store, Policy(), time.time()).removed
+    removed = pruning.prune(store, None, time.time()).removed
 
     assert [(r.kind, r.name, r.size) for r in removed] == [("build", old.name, 4)]
     assert [old.exists(), young.exists()] == [False, True]
-    assert [r.name for r in pruning.prune(store, Policy(older_than=28 * DAY), time.time()).removed] == [young.name]
+    assert [r.name for r in pruning.prune(store, 28 * DAY, time.time()).removed] == [young.name]
 
 
 def test_clearing_removes_all_builds_but_one_that_is_in_use(store: Store) -> None:

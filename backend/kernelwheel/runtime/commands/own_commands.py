@@ -76,7 +76,7 @@ OF_KERNELWHEEL = {
     "verify": "verify every entry byte for byte, and quarantine damaged ones",
     "build": "compile kernels ahead of the first call, if none fit; needs no GPU",
     "explain": "explain why no kernels were found: show the closest match and how it differs",
-    "prune": "remove damaged entries, leftovers and what the options select; default: entries of other versions",
+    "prune": "remove damaged entries, leftovers, and entries of other versions or old ones",
     "export": "export the kernels that this machine uses to a file",
     "import": "import kernels from an exported file or a wheel into the user's store",
 }
