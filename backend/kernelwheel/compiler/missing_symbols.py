@@ -37,8 +37,8 @@ def refuse_missing_symbols(plan: Plan, toolchain: Toolchain, work: Path, say: Sa
     Raises:
         BuildError: names the symbols as C++ has them, and the sources that use them.
     """
-    if not isinstance(platform := PLATFORMS[plan.platform], LinuxBuild):
-        return  # a library for Windows never has undefined symbols
+    if plan.host_code or not isinstance(platform := PLATFORMS[plan.platform], LinuxBuild):
+        return  # nothing was linked; or a library for Windows, which never has undefined symbols
     folders = _folders(plan, toolchain, work)
     read = cache(read_dynamic)
 
