@@ -26,7 +26,7 @@ def compile_into_store(
     Loads nothing.
     """
     require_supported()  # before a store is touched
-    store = package.own_store()._replace(part=request.part)
+    store = package.own_store()
     with making(store, lambda maker: say(f"waiting for {maker}")) as lock:
         decision = find(package, host, request, Artifact.verify)  # another process may have compiled it meanwhile
         if decision.artifact:

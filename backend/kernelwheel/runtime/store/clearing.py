@@ -13,7 +13,6 @@ import os
 import shutil
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 
 from ..artifact.manifest_schema import is_digest
@@ -22,7 +21,7 @@ from ..machine.files import is_folder
 from ..machine.locks import exclusive
 from ..record import Record
 from .store import REUSABLE, Store
-from .store_lock import making, parts_made
+from .store_lock import making
 
 
 class Removed(Record):
@@ -111,9 +110,7 @@ def clean(stores: Sequence[Store], reason: Callable[[Path], str]) -> Cleaning:
         try:
             store.guard.check(store.root)
             if waste := dict(_waste(store, reason)):
-                with ExitStack() as held:
-                    for part in parts_made(store):
-                        held.enter_context(making(part, _give_up))  # removes the leftovers
+                with making(store, _give_up):  # removes the leftovers
                     for path, each in waste.items():
                         if not os.path.lexists(path) if each.kind == "leftover" else _discard(store, path):
                             removed.append(each)
