@@ -14,8 +14,7 @@ from kernelwheel.runtime.artifact.artifact import Artifact
 from kernelwheel.runtime.artifact.compatible import Wanted
 from kernelwheel.runtime.artifact.content import Content, only, part_of, part_of_library
 from kernelwheel.runtime.decision.decision import Request, decide
-from kernelwheel.runtime.decision.snapshot import Snapshot
-from kernelwheel.runtime.decision.sources import Sources
+from kernelwheel.runtime.decision.snapshot import Snapshot, Sources
 from kernelwheel.runtime.errors import SettingsError
 from kernelwheel.runtime.settings import Settings
 from kernelwheel.runtime.store.clearing import clear

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..project.arch_choice import OLDEST_DEFAULT, from_flags, parse
 from ..runtime.errors import SettingsError
-from ..runtime.machine.architectures import ArchList
+from ..runtime.machine.gpus import ArchList
 from .cuda_extension import AdoptionNotes, Table
 from .setup_runs import SetupRun
 

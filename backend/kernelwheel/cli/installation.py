@@ -14,7 +14,7 @@ from pathlib import Path
 from ..project.build_platforms import HOST_PLATFORM
 from ..runtime.artifact.manifest import FILE, Manifest
 from ..runtime.commands.doctor import Finding
-from ..runtime.decision.sources import editable_name, package_path
+from ..runtime.decision.snapshot import editable_name, package_path
 from ..runtime.errors import REINSTALL
 from ..runtime.machine.files import is_seen
 from ..store.wheel_record import parse_record, record_digest

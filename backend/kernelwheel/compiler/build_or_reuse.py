@@ -9,12 +9,11 @@ from typing import Any
 
 from ..runtime.artifact import manifest as manifests
 from ..runtime.artifact.artifact import Artifact
-from ..runtime.compiling.compile_request import CompileAnswer
+from ..runtime.compiler_process import CompileAnswer
 from ..runtime.errors import IncompatibleArtifactError, KernelWheelError, StoreError
 from ..runtime.progress import Say
 from ..runtime.store.clearing import clean_builds
-from ..runtime.store.places import stores, trust_of
-from ..runtime.store.store import Store
+from ..runtime.store.store import Store, stores, trust_of
 from ..runtime.store.store_lock import making, sign
 from ..store.pruning import BUILDS_ARE_KEPT
 from ..store.publishing import intact_entry, publish

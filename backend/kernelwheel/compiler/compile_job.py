@@ -9,7 +9,7 @@ from typing import Any
 from ..project.build_settings import NATIVE, BuildSettings
 from ..project.package import PackageFacts
 from ..runtime.artifact.content import Content
-from ..runtime.compiling.compile_request import CONTRACT
+from ..runtime.compiler_process import CONTRACT
 from ..runtime.errors import INSTALL_COMPILER, BuildError
 from ..runtime.record import Record
 from ..runtime.settings import Origin, Settings

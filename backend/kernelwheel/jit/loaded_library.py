@@ -13,8 +13,8 @@ from ..flags.options import FOLDERS
 from ..flags.words import with_headers
 from ..runtime.artifact.artifact import Artifact
 from ..runtime.artifact.manifest import read
+from ..runtime.decision.carry_out import find
 from ..runtime.decision.decision import Request, against
-from ..runtime.decision.find import find
 from ..runtime.decision.no_kernels import incompatible
 from ..runtime.decision.snapshot import InstalledPackage
 from ..runtime.errors import BuildError, IncompatibleArtifactError
@@ -171,8 +171,8 @@ def _compiled(description: Description, package: InstalledPackage, host: Host, r
     import tempfile
 
     from ..runtime import progress
-    from ..runtime.decision.compile_into_store import compile_into_store
-    from ..runtime.decision.sources import Sources
+    from ..runtime.decision.carry_out import compile_into_store
+    from ..runtime.decision.snapshot import Sources
     from ..store.build_ahead import build_request
     from .history import changes, last_entries
 

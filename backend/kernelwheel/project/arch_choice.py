@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence, Set
 
 from ..runtime.errors import SettingsError
-from ..runtime.machine.architectures import ITEM, TEGRA, Arch, ArchList
+from ..runtime.machine.gpus import ITEM, TEGRA, Arch, ArchList
 
 # The names that torch.utils.cpp_extension understands.
 NAMED = {

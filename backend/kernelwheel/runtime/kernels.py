@@ -19,8 +19,8 @@ from typing import Any, ClassVar
 from .artifact.artifact import Artifact
 from .artifact.compatible import capability_mismatch
 from .artifact.content import MAIN, can_use_cuda, only, part_of
+from .decision.carry_out import find, look
 from .decision.decision import Request, against, verdict
-from .decision.find import find, look
 from .decision.no_kernels import incompatible, left_out, no_gpu, none_made, other_gpu
 from .decision.snapshot import InstalledPackage
 from .errors import KernelWheelError, LeftOutError, UnreadableArtifactError, way_out
@@ -203,7 +203,7 @@ class Kernels:
         if decision.artifact:
             return decision.artifact
         from . import progress
-        from .decision.compile_into_store import compile_into_store
+        from .decision.carry_out import compile_into_store
 
         say = progress.printer(package.package)
         try:

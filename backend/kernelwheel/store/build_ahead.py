@@ -6,12 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..project import arch_choice
+from ..runtime import compiler_process
 from ..runtime.artifact.artifact import Artifact
-from ..runtime.compiling import compiler_process
-from ..runtime.compiling.compile_request import CompileRequest
-from ..runtime.decision.compile_into_store import compile_into_store
+from ..runtime.compiler_process import CompileRequest
+from ..runtime.decision.carry_out import compile_into_store, find
 from ..runtime.decision.decision import Request
-from ..runtime.decision.find import find
 from ..runtime.decision.snapshot import InstalledPackage
 from ..runtime.kernels import Kernels
 from ..runtime.machine.host import Host

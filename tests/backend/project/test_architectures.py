@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from kernelwheel.project import arch_choice
 from kernelwheel.project.arch_choice import from_code
 from kernelwheel.runtime.errors import SettingsError
-from kernelwheel.runtime.machine.architectures import Arch, ArchList
+from kernelwheel.runtime.machine.gpus import Arch, ArchList
 from standins import GPU_CODES
 
 

@@ -11,8 +11,7 @@ from kernelwheel.project import arch_choice
 from kernelwheel.runtime.artifact.artifact import Artifact
 from kernelwheel.runtime.artifact.compatible import ANYTHING, Mismatch, Wanted, check
 from kernelwheel.runtime.decision.decision import Decision, Request, decide, decide_on_wheel
-from kernelwheel.runtime.decision.snapshot import Damaged, Snapshot
-from kernelwheel.runtime.decision.sources import Sources
+from kernelwheel.runtime.decision.snapshot import Damaged, Snapshot, Sources
 from kernelwheel.runtime.errors import IncompatibleArtifactError, KernelWheelError
 from kernelwheel.runtime.machine.host import Host
 from kernelwheel.runtime.settings import Settings

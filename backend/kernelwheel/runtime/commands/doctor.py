@@ -11,9 +11,9 @@ from typing import Any
 from ..artifact.artifact import Artifact
 from ..artifact.compatible import Mismatch
 from ..artifact.manifest import Manifest
-from ..compiling.compiler_process import program
+from ..compiler_process import program
+from ..decision.carry_out import predict
 from ..decision.decision import Decision, Request, failed, verdict
-from ..decision.find import predict
 from ..decision.snapshot import InstalledPackage, Snapshot
 from ..errors import INSTALL_COMPILER, IncompatibleArtifactError, KernelWheelError, printable
 from ..kernels import Kernels

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ..artifact.manifest import FILE
-from ..decision.sources import editable_name, package_path
+from ..decision.snapshot import editable_name, package_path
 from ..errors import IncompatibleArtifactError
 from ..kernels import Kernels
 from ..machine.files import is_file, is_folder

@@ -21,7 +21,7 @@ from .no_kernels import always_compiled, because_of, incompatible, never_compile
 from .snapshot import Damaged, Snapshot
 
 if TYPE_CHECKING:
-    from ..machine.architectures import ArchList
+    from ..machine.gpus import ArchList
 
 
 class Request(Record):
@@ -135,7 +135,7 @@ def _lacking(snapshot: Snapshot, request: Request, artifact: Artifact) -> tuple[
     Where neither they nor a GPU say what is wanted, a wheel has what its builder intended; a store's entry may have
     been compiled for a single GPU, unless it has the default list.
     """
-    from ..machine.architectures import Arch
+    from ..machine.gpus import Arch
     from ..settings import DEFAULT
 
     manifest, host, archs = artifact.manifest, snapshot.host, request.archs
