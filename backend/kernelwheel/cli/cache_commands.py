@@ -95,7 +95,7 @@ def _prune(args: argparse.Namespace, kernels: Kernels) -> int:
         older_than=None if args.older_than is None else args.older_than * DAY,
         max_size=None if args.max_size is None else int(args.max_size * 1e6),
     )
-    return show_cleaning(args, pruning.prune(kernels.installed.own_store(), policy, time.time()))
+    return show_cleaning(args, *pruning.prune(kernels.installed.own_store(), policy, time.time()))
 
 
 def _export(args: argparse.Namespace, kernels: Kernels) -> int:

@@ -12,7 +12,7 @@ from ..runtime.artifact.artifact import Artifact
 from ..runtime.compiler_process import CompileAnswer
 from ..runtime.errors import IncompatibleArtifactError, KernelWheelError, StoreError
 from ..runtime.progress import Say
-from ..runtime.store.clearing import clean_builds
+from ..runtime.store.clearing import Cleaning, clean_builds
 from ..runtime.store.store import Store, stores, trust_of
 from ..runtime.store.store_lock import making, sign
 from ..store.pruning import BUILDS_ARE_KEPT
@@ -94,7 +94,7 @@ def _compile_once(job: CompileJob, planned: Planned, store: Store, caller: Calle
     sign(store, log=f"{work_path(store, plan)}/{LOG}")
     entry = publish(store, plan.fingerprint, compile_into)
     say(f"kernels are in {entry.folder}")
-    clean_builds(store, time.time() - BUILDS_ARE_KEPT, "old")
+    clean_builds(store, time.time() - BUILDS_ARE_KEPT, Cleaning())
     return entry, bool(made)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..runtime.store.clearing import Cleaning, clean, clean_builds, together, versions
+from ..runtime.store.clearing import Cleaning, clean, clean_builds, versions
 from ..runtime.store.store import Store
 from ..runtime.store.store_lock import DAY
 from .inventory import Entry, take_inventory
@@ -43,9 +43,15 @@ def choose(entries: Sequence[Entry], version: str, policy: Policy, now: float) -
     return reasons
 
 
-def prune(store: Store, policy: Policy, now: float) -> Cleaning:
-    """Remove the entries that a policy selects, everything in quarantine, dead makers' leftovers, and old builds."""
+def prune(store: Store, policy: Policy, now: float) -> tuple[Cleaning, dict[Path, str]]:
+    """Remove the entries that a policy selects, everything in quarantine, dead makers' leftovers, and old builds.
+
+    Returns what was done, and the reasons for the entries.
+    """
     reasons = choose(take_inventory(store).entries, store.version, policy, now)
     age = BUILDS_ARE_KEPT if policy.older_than is None else policy.older_than
-    builds = clean_builds(store, now - age, f"not used for {int(age / DAY)} days")
-    return together(clean(versions(store), lambda entry: reasons.get(entry, "")), builds)
+    done = Cleaning()
+    for each in versions(store):
+        clean(each, reasons.__contains__, done)
+    clean_builds(store, now - age, done)
+    return done, reasons

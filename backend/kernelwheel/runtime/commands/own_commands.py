@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..kernels import Kernels
@@ -42,17 +43,17 @@ def _clear(args: argparse.Namespace, kernels: Kernels) -> int:
     return show_cleaning(args, clear(kernels.installed.own_store(), args.all_versions))
 
 
-def show_cleaning(args: argparse.Namespace, cleaning: Cleaning) -> int:
-    """Print what was removed, and return the exit status."""
+def show_cleaning(args: argparse.Namespace, cleaning: Cleaning, reasons: Mapping[Path, str] | None = None) -> int:
+    """Print what was removed, and why if there are several reasons to; return the exit status."""
+    removed = [(path, size, (reasons or {}).get(path, "")) for path, size in cleaning.removed.items()]
     view = {
-        "freed": cleaning.freed,
-        "removed": [removed._asdict() for removed in cleaning.removed],
-        "skipped": list(cleaning.skipped),
+        "freed": sum(cleaning.removed.values()),
+        "removed": [{"path": str(path), "size": size, "because": because} for path, size, because in removed],
+        "skipped": cleaning.skipped,
     }
-    lines = [f"{r.kind}  {r.version}  {r.name[:12]}  {size_text(r.size)}  {r.because}" for r in cleaning.removed]
+    lines = [f"{path}  {size_text(size)}  {because}".rstrip() for path, size, because in removed]
     lines += [f"left alone: {reason}" for reason in cleaning.skipped]
-    lines.append(f"freed {size_text(cleaning.freed)}")
-    show(args, view, "\n".join(lines))
+    show(args, view, "\n".join([*lines, f"freed {size_text(view['freed'])}"]))
     return 1 if cleaning.skipped else 0
 
 
