@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..project.arch_choice import OLDEST_DEFAULT, from_flags, parse
+from ..project.arch_choice import OLDEST_DEFAULT, ArchList, from_flags, parse
 from ..runtime.errors import SettingsError
-from ..runtime.machine.gpus import ArchList
 from .cuda_extension import AdoptionNotes, Table
 from .setup_runs import SetupRun
 

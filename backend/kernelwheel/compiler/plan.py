@@ -13,11 +13,12 @@ from typing import Any
 
 from ..content import make_content
 from ..flags.standard import Standards
+from ..project.arch_choice import ArchList
 from ..project.build_platforms import PLATFORMS
 from ..project.extension import Extension, to_json
 from ..runtime.artifact.content import Content, digests_of, fingerprint_of
 from ..runtime.artifact.manifest_schema import SCHEMA
-from ..runtime.machine.gpus import Arch, ArchList
+from ..runtime.machine.gpus import Arch
 from .machine_flags import CpuPlan
 from .toolchain.binding import Binding
 

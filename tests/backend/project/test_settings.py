@@ -130,6 +130,12 @@ def test_variables_of_others_are_left_alone(variable: str) -> None:
     assert settings.resolve("tiny", {}, {variable: "off"}).cuda == "auto"
 
 
+def test_the_length_of_a_package_s_name_makes_no_variable_look_misspelled() -> None:
+    others = {"GAUSSIAN_SPLATTING_HOME": "/x", "GAUSSIAN_SPLATTING_CPU": "native"}  # the latter is the compiler's
+
+    assert Settings.resolve("gaussian_splatting", {}, others).cuda == "auto"
+
+
 @pytest.mark.parametrize(
     ("name", "bad"),
     [

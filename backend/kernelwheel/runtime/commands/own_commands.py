@@ -46,14 +46,15 @@ def _clear(args: argparse.Namespace, kernels: Kernels) -> int:
 def show_cleaning(args: argparse.Namespace, cleaning: Cleaning, reasons: Mapping[Path, str] | None = None) -> int:
     """Print what was removed, and why if there are several reasons to; return the exit status."""
     removed = [(path, size, (reasons or {}).get(path, "")) for path, size in cleaning.removed.items()]
+    freed = sum(cleaning.removed.values())
     view = {
-        "freed": sum(cleaning.removed.values()),
+        "freed": freed,
         "removed": [{"path": str(path), "size": size, "because": because} for path, size, because in removed],
         "skipped": cleaning.skipped,
     }
     lines = [f"{path}  {size_text(size)}  {because}".rstrip() for path, size, because in removed]
     lines += [f"left alone: {reason}" for reason in cleaning.skipped]
-    show(args, view, "\n".join([*lines, f"freed {size_text(view['freed'])}"]))
+    show(args, view, "\n".join([*lines, f"freed {size_text(freed)}"]))
     return 1 if cleaning.skipped else 0
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from .platforms import HOST_PLATFORM
@@ -64,26 +64,6 @@ class Arch(NamedTuple):
         if self.suffix == "f":
             return self.major == capability[0] and self.minor <= capability[1]
         return (self.major, self.minor) <= capability
-
-
-class ArchList(NamedTuple):
-    """What to compile for: SASS for each of `sass` and PTX for each of `ptx`; both sorted, without duplicates."""
-
-    sass: tuple[Arch, ...]
-    ptx: tuple[Arch, ...]
-
-    def __str__(self) -> str:
-        """The same list in the TORCH_CUDA_ARCH_LIST grammar."""
-        return ";".join(f"{arch}{'+PTX' if arch in self.ptx else ''}" for arch in self.sass)
-
-    def covered_by(self, sass: Iterable[Arch], ptx: Iterable[Arch]) -> bool:
-        """Whether there is SASS that runs on every SASS target, and PTX for every PTX target."""
-        return all(
-            any(made == arch or (not arch.suffix and made.sass_runs_on(arch[:2])) for made in sass)
-            for arch in self.sass
-        ) and all(
-            any(made == arch or (not arch.suffix and made.ptx_runs_on(arch[:2])) for made in ptx) for arch in self.ptx
-        )
 
 
 class GpuQueryError(Exception):
