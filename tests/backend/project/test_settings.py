@@ -10,7 +10,7 @@ from kernelwheel.project import build_settings as settings
 from kernelwheel.project.build_settings import REGISTRY, BuildSettings
 from kernelwheel.project.package import split_table
 from kernelwheel.runtime.errors import SettingsError
-from kernelwheel.runtime.settings import Option
+from kernelwheel.runtime.settings import Option, Settings
 
 # For each option a value from the table, one from the environment, one from -C, and the default as it is typed.
 VALUES: dict[str, tuple[str, str, str, Any]] = {
