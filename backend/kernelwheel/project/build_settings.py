@@ -179,6 +179,10 @@ class BuildSettings(Settings):
         settings.refuse_contradictions()
         return settings
 
+    def variable(self, name: str) -> str:
+        """The environment variable that sets an option: `SPLAT_CUDA`."""
+        return self.OPTIONS[name].variable(self.package)
+
     def refuse_contradictions(self) -> None:
         """Refuse combinations that nobody can have meant.
 

@@ -218,10 +218,6 @@ class Settings:
         self.values = values
         self.origins = origins
 
-    def variable(self, name: str) -> str:
-        """The environment variable that sets an option: `SPLAT_CUDA`."""
-        return self.OPTIONS[name].variable(self.package)
-
     def origin(self, name: str) -> Origin:
         """Where an option was set."""
         return self.origins[name]

@@ -64,7 +64,7 @@ class Store(Record):
                 if not folder.exists():
                     continue  # another process has just removed it
                 if damaged is None:
-                    raise error if self.own else self.damaged_for_good(folder, error) from error
+                    raise error if self.own else self._damaged_for_good(folder, error) from error
                 damaged(folder, error)
             else:
                 yield entry
@@ -88,7 +88,8 @@ class Store(Record):
     def quarantine(self, folder: Path, because: IncompatibleArtifactError | None = None) -> Path:
         """Move a damaged entry to the quarantine folder and return its new place."""
         if not self.own:
-            raise self.damaged_for_good(folder, because) from because
+            assert because
+            raise self._damaged_for_good(folder, because) from because
         place = self.root / ".quarantine" / f"{folder.name}.{os.urandom(4).hex()}"
         try:
             self.guard.make(place.parent, PRIVATE)
@@ -98,14 +99,10 @@ class Store(Record):
             raise self.unwritable(error) from error
         return place
 
-    def damaged_for_good(self, folder: Path, because: IncompatibleArtifactError | None) -> IncompatibleArtifactError:
+    def _damaged_for_good(self, folder: Path, error: IncompatibleArtifactError) -> IncompatibleArtifactError:
         """The error for a damaged entry of a read-only Store, which stays."""
-        return IncompatibleArtifactError(
-            "the compiled kernels are damaged",
-            required="an unchanged manifest and unchanged libraries",
-            found=because.found if because else str(folder),
-            remedies=[f"remove {folder}", f"or remove {self.folder} from {self._variable}"],
-        )
+        remedies = [f"remove {folder}", f"or remove {self.folder} from {self._variable}"]
+        return type(error)(error.problem, required=error.required, found=error.found, remedies=remedies)
 
     @property
     def guard(self) -> Guard:
