@@ -13,8 +13,7 @@ from .cli.installation import package_of
 from .jit.history import explanation, has_stored
 from .runtime.commands.doctor import SUMMARY
 from .runtime.commands.exit_status import INTERRUPTED, Parser, finish
-from .runtime.commands.kernels_by_name import find_kernels
-from .runtime.commands.own_commands import add_json
+from .runtime.commands.own_commands import add_json, find_kernels
 from .runtime.errors import IncompatibleArtifactError
 from .runtime.kernels import Kernels
 from .version import LOADED

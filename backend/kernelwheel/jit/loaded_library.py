@@ -23,7 +23,7 @@ from ..runtime.kernels import os_errors, refuse_other_family
 from ..runtime.loading import load_module
 from ..runtime.machine import host as hosts
 from ..runtime.machine.files import json_sha256
-from ..runtime.machine.fork import ThreadLock
+from ..runtime.machine.fork_safe_locks import ThreadLock
 from ..runtime.machine.host import Host
 from ..runtime.machine.platforms import library_file, platform_name
 from .arguments import LoadArguments

@@ -27,7 +27,7 @@ from .decision.snapshot import InstalledPackage
 from .errors import KernelWheelError, LeftOutError
 from .loading import load_module, load_operators, needed_for
 from .machine import host as hosts
-from .machine.fork import ThreadLock
+from .machine.fork_safe_locks import ThreadLock
 from .machine.host import Host
 from .record import remembered
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from builds import contents
 from kept import fill, relabel
-from kernelwheel.runtime.machine.locks import exclusive
+from kernelwheel.runtime.machine.fork_safe_locks import exclusive
 from kernelwheel.runtime.store.clearing import clear, size_of
 from kernelwheel.runtime.store.store import Store
 from kernelwheel.runtime.store.store_lock import DAY

@@ -18,7 +18,7 @@ from pathlib import Path
 from ..artifact.manifest_schema import is_digest
 from ..errors import StoreError
 from ..machine.files import is_folder
-from ..machine.locks import exclusive
+from ..machine.fork_safe_locks import exclusive
 from .store import REUSABLE, Store
 from .store_lock import making
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
-from ..machine.locks import exclusive
+from ..machine.fork_safe_locks import exclusive
 from ..machine.permissions import FILE, FOLDER, PRIVATE
 from ..machine.platforms import HOST_PLATFORM
 from .store import Store
