@@ -19,6 +19,7 @@ from kernelwheel.runtime.errors import SettingsError
 from kernelwheel.runtime.settings import Settings
 from kernelwheel.runtime.store.clearing import clear
 from kernelwheel.runtime.store.store import Store
+from kernelwheel.runtime.store.store_lock import making
 from samples import CPU_LIBRARY, CUDA_MANIFEST, HOST
 
 TABLE = '\n[tool.kernelwheel.parts]\nmain = ["one.cpp"]\ntwo = ["two*"]\n'
@@ -169,8 +170,11 @@ def require(*parts: str) -> str:
 
 @pytest.mark.slow
 @pytest.mark.once
-def test_a_call_compiles_its_part_alone_and_all_are_cleared_together(project: Editable) -> None:
-    first = project.python(require("main"))
+def test_a_call_compiles_its_part_alone_beside_another_and_they_are_cleared_together(project: Editable) -> None:
+    two = project.store._replace(part="two")
+    with making(two, print):
+        first = project.python(require("main"))  # waits for nobody
+        assert clear(project.store).skipped == ["version 1.2.3: in use by another process; try again when it is done"]
     assert "no main CPU kernels for this machine" in first.stderr
     assert project.compiled() == ["one.cpp"]
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..runtime.artifact import manifest as manifests
 from ..runtime.artifact.artifact import Artifact
+from ..runtime.artifact.content import part_made
 from ..runtime.compiler_process import CompileAnswer
 from ..runtime.errors import IncompatibleArtifactError, KernelWheelError, StoreError
 from ..runtime.progress import Say
@@ -57,6 +58,7 @@ def build_or_reuse(job: CompileJob, caller: Caller, say: Say) -> CompileAnswer:
                 say(f"nothing to compile: reusing {entry.folder}")
                 return answer._replace(folder=entry.folder)
         *_, store = stores(settings, plan.package, plan.version)
+        store = store._replace(part=part_made(plan.content))
         # The process that asks may hold the right to make entries itself.
         with making(store, lambda maker: say(f"waiting for {maker}")) if job.lock is None else nullcontext():
             entry, compiled = _compile_once(job, planned, store, caller, say)

@@ -17,7 +17,7 @@ from ..runtime.artifact.manifest_schema import is_digest
 from ..runtime.errors import IncompatibleArtifactError, UnreadableArtifactError, UnreadableStoreError
 from ..runtime.machine.permissions import FILE, FOLDER, PRIVATE
 from ..runtime.store.store import OnDamage, Store
-from ..runtime.store.store_lock import machine
+from ..runtime.store.store_lock import mark
 
 
 def publish(store: Store, fingerprint: str, make: Callable[[Path], object]) -> Artifact:
@@ -31,7 +31,7 @@ def publish(store: Store, fingerprint: str, make: Callable[[Path], object]) -> A
     found = intact_entry(store, fingerprint)
     if found:
         return found
-    private = store.root / ".work" / f"{fingerprint}.{os.urandom(4).hex()}@{machine()}"
+    private = store.root / ".work" / f"{fingerprint}.{os.urandom(4).hex()}{mark(store)}"
     try:
         private.mkdir(mode=PRIVATE)
         make(private)

@@ -376,7 +376,7 @@ def test_an_entry_is_only_made_under_a_fingerprint(fresh: Store, name: str) -> N
 def test_leftovers_of_this_machine_go_and_those_of_others_have_a_day(fresh: Store) -> None:
     prepare(fresh)
     names = {
-        "dead": f"0.1@{store_lock.machine()}",
+        "dead": f"0.1{store_lock.mark(fresh)}",
         "theirs": "0.2@another",
         "old": "0.3@another",
         "removed": "removed.1",
@@ -409,7 +409,7 @@ def test_without_locks_nobody_removes_what_another_may_be_making(fresh: Store, m
 
     monkeypatch.setattr("fcntl.flock", flock)
     prepare(fresh)
-    theirs = fresh.root / ".work" / f"0.1@{store_lock.machine()}"
+    theirs = fresh.root / ".work" / f"0.1{store_lock.mark(fresh)}"
     theirs.mkdir()
 
     with making(fresh, lambda maker: pytest.fail("waited")):

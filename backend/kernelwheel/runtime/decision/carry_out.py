@@ -89,7 +89,7 @@ def compile_into_store(
     from .. import compiler_process
     from ..store.store_lock import making
 
-    store = package.own_store()
+    store = package.own_store()._replace(part=request.part)
     with making(store, lambda maker: say(f"waiting for {maker}")) as lock:
         decision = find(package, host, request, Artifact.verify)  # another process may have compiled it meanwhile
         if decision.artifact:

@@ -13,6 +13,7 @@ import os
 import shutil
 import stat
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 from ..artifact.manifest_schema import is_digest
@@ -20,7 +21,7 @@ from ..errors import StoreError
 from ..machine.files import is_folder
 from ..machine.fork_safe_locks import exclusive
 from .store import REUSABLE, Store
-from .store_lock import making
+from .store_lock import making, parts_made
 
 
 class Cleaning:
@@ -90,7 +91,9 @@ def clean(store: Store, unwanted: Callable[[Path], bool], done: Cleaning) -> Non
         left, damaged = _inside(store.root / ".work"), _inside(store.root / ".quarantine")
         entries = [path for path in _inside(store.root) if is_digest(path.name) and unwanted(path)]
         if sizes := {path: size_of(path) for path in (*left, *damaged, *entries)}:
-            with making(store, _give_up):  # removes the leftovers
+            with ExitStack() as held:
+                for part in parts_made(store):
+                    held.enter_context(making(part, _give_up))  # removes the leftovers
                 for path, size in sizes.items():
                     if not os.path.lexists(path) if path in left else _discard(store, path):
                         done.removed[path] = size

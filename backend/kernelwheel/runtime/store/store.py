@@ -3,6 +3,7 @@
     <folder>/<package>/<version>/<fingerprint>/   an Artifact: libraries and manifest.json
     <folder>/<package>/<version>/.lock            held by the process that makes an entry; never unlinked
     <folder>/<package>/<version>/.maker           names that process, for those that wait for it
+    <folder>/<package>/<version>/.lock.<part>, .maker.<part>    the same for an entry with one part of the package
     <folder>/<package>/<version>/.work/           private folders of makers, before they are renamed into place
     <folder>/<package>/<version>/.quarantine/     damaged entries, moved away
     <folder>/<package>/.build/                    build folders for Plans of all versions: compiler/work_folder.py
@@ -42,6 +43,7 @@ class Store(Record):
     version: str
     own: bool = True  # whether this user may make entries here; a Store from SPLAT_CACHE_PATH is read-only
     trust: Trust = NOBODY_ELSE  # the users whose entries are loaded
+    part: str = ""  # the part of the package that an entry is made of: each part has a lock of its own
 
     @property
     def root(self) -> Path:

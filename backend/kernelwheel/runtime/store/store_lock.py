@@ -8,6 +8,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 
 from ..machine.fork_safe_locks import exclusive
 from ..machine.permissions import FILE, FOLDER, PRIVATE
@@ -31,7 +32,7 @@ def making(store: Store, waiting: Callable[[str], None]) -> Iterator[int | None]
     with ExitStack() as held:
         lock = None
         try:
-            lock = held.enter_context(exclusive(store.root / ".lock", lambda: waiting(_maker(store))))
+            lock = held.enter_context(exclusive(_of_part(store, ".lock"), lambda: waiting(_maker(store))))
         except OSError as error:
             if error.errno not in HOST_PLATFORM.no_locks:
                 raise store.unwritable(error) from error
@@ -45,8 +46,8 @@ def sign(store: Store, log: str = "") -> None:
     """Tell waiting processes who is making an entry, since when, and where its log is."""
     text = f"process {os.getpid()} on {platform.node()}, since {time.strftime('%H:%M:%S')}"
     with suppress(OSError):  # only informative
-        (store.root / ".maker").touch(mode=FILE)
-        (store.root / ".maker").write_text(text + (f", log {log}" if log else ""), encoding="utf-8")
+        _of_part(store, ".maker").touch(mode=FILE)
+        _of_part(store, ".maker").write_text(text + (f", log {log}" if log else ""), encoding="utf-8")
 
 
 def prepare(store: Store) -> None:
@@ -58,14 +59,24 @@ def prepare(store: Store) -> None:
         raise store.unwritable(error) from error
 
 
-def machine() -> str:
-    """This machine's name, as private folders have it behind the `@` in their own."""
-    return platform.node().replace("/", "_")
+def parts_made(store: Store) -> list[Store]:
+    """The same Store for each part that something was ever made of, with a lock of its own."""
+    names = {path.name.removeprefix(".lock") for path in store.root.glob(".lock.*")}
+    return [store._replace(part=name[1:]) for name in ("", *sorted(names))]
+
+
+def mark(store: Store) -> str:
+    """The suffix of private folders' names: the part that they are for, and the machine that made them."""
+    return f"{'.' + store.part if store.part else ''}@{platform.node().replace('/', '_')}"
+
+
+def _of_part(store: Store, name: str) -> Path:
+    return store.root / (f"{name}.{store.part}" if store.part else name)
 
 
 def _maker(store: Store) -> str:
     try:
-        return (store.root / ".maker").read_text(encoding="utf-8") or "another process"
+        return _of_part(store, ".maker").read_text(encoding="utf-8") or "another process"
     except OSError:
         return "another process"
 
@@ -73,11 +84,15 @@ def _maker(store: Store) -> str:
 def _remove_leftovers(store: Store) -> None:
     """Remove what dead makers left behind; another machine's after a day, as its locks may be invisible here."""
     try:  # the filesystem's time at the last `sign`, because this machine's own clock may have been changed
-        now = (store.root / ".maker").stat().st_mtime
+        now = _of_part(store, ".maker").stat().st_mtime
     except OSError:
         now = time.time()
+    machine = mark(store).partition("@")[2]
     for left in (store.root / ".work").iterdir():
+        name, at, made_on = left.name.partition("@")
+        if "".join(name.split(".", 2)[2:]) != store.part:
+            continue
         with suppress(FileNotFoundError):
-            elsewhere = "@" in left.name and not left.name.endswith(f"@{machine()}")
+            elsewhere = at and made_on != machine
             if not elsewhere or now - left.lstat().st_mtime > DAY:
                 shutil.rmtree(left, ignore_errors=True)
