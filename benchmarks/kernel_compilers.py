@@ -25,9 +25,9 @@ from kernelwheel.compiler.toolchain.torch_files import find_torch
 from kernelwheel.project import arch_choice
 from kernelwheel.project.build_settings import BuildSettings
 from measure import table
+from splat._kernelwheel import compiler_process
 from splat._kernelwheel.artifact.content import MAIN, only
-from splat._kernelwheel.compiling import compiler_process
-from splat._kernelwheel.compiling.compile_request import CompileRequest
+from splat._kernelwheel.compiler_process import CompileRequest
 from splat._kernelwheel.errors import KernelWheelError
 from splat._kernelwheel.settings import Origin
 

@@ -12,8 +12,7 @@ from .cli import cache_commands, doctor, inspection
 from .jit.history import explanation
 from .runtime.commands.doctor import SUMMARY
 from .runtime.commands.exit_status import INTERRUPTED, Parser, finish
-from .runtime.commands.kernels_by_name import find_kernels
-from .runtime.commands.own_commands import add_json
+from .runtime.commands.own_commands import add_json, find_kernels
 from .runtime.kernels import Kernels
 from .version import LOADED
 

@@ -37,12 +37,12 @@ with requirements.imports_checked_later():
     from .packing.setuptools_project import outside_checkout, variable_set
     from .project.package import PackageFacts, read_project, source_root
     from .project.source_files import source_digests
+    from .runtime import compiler_process
     from .runtime.artifact import manifest as manifests
     from .runtime.artifact.artifact import Artifact
     from .runtime.artifact.content import can_use_cuda
-    from .runtime.compiling import compiler_process
-    from .runtime.compiling.compile_request import CompileAnswer, CompileRequest
-    from .runtime.decision.sources import package_path
+    from .runtime.compiler_process import CompileAnswer, CompileRequest
+    from .runtime.decision.snapshot import package_path
 
 Config = Mapping[str, Any] | None
 

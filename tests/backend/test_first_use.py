@@ -335,7 +335,7 @@ Artifact.open_library = open_and_change
     program = patched_compiler(installed.folder, change)
     script = f"""
 from pathlib import Path
-from tiny._kernelwheel.compiling import compiler_process
+from tiny._kernelwheel import compiler_process
 compiler_process.program = lambda: Path({str(program)!r})
 """
     said = installed.failure(GPU.replace("tiny.KERNELS", script + "tiny.KERNELS"))

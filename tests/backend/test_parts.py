@@ -14,8 +14,7 @@ from kernelwheel.runtime.artifact.artifact import Artifact
 from kernelwheel.runtime.artifact.compatible import Wanted
 from kernelwheel.runtime.artifact.content import Content, only, part_of, part_of_library
 from kernelwheel.runtime.decision.decision import Request, decide
-from kernelwheel.runtime.decision.snapshot import Snapshot
-from kernelwheel.runtime.decision.sources import Sources
+from kernelwheel.runtime.decision.snapshot import Snapshot, Sources
 from kernelwheel.runtime.errors import SettingsError
 from kernelwheel.runtime.settings import Settings
 from kernelwheel.runtime.store.clearing import clear
@@ -175,7 +174,7 @@ def test_a_call_compiles_its_part_alone_beside_another_and_they_are_cleared_toge
     two = project.store._replace(part="two")
     with making(two, print):
         first = project.python(require("main"))  # waits for nobody
-        assert clear(project.store).skipped == ("version 1.2.3: in use by another process; try again when it is done",)
+        assert clear(project.store).skipped == ["version 1.2.3: in use by another process; try again when it is done"]
     assert "no main CPU kernels for this machine" in first.stderr
     assert project.compiled() == ["one.cpp"]
 
@@ -184,7 +183,8 @@ def test_a_call_compiles_its_part_alone_beside_another_and_they_are_cleared_toge
     assert loaded.keys() == {"cpu", "two cpu"}
     assert loaded["cpu"] == json.loads(first.stdout)["cpu"]
     assert [path.name for path in Path(loaded["two cpu"]).glob("*.so")] == ["libtiny_cpu_two.so"]
-    assert [removed.kind for removed in clear(project.store).removed] == ["entry", "entry", "build"]
+    places = [removed.parent for removed in clear(project.store).removed]
+    assert places == [project.store.root] * 2 + [project.store.builds]
 
 
 BUILD = """

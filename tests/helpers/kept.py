@@ -11,7 +11,7 @@ from pathlib import Path
 from kernelwheel.runtime import Kernels
 from kernelwheel.runtime.artifact import manifest as manifests
 from kernelwheel.runtime.artifact.artifact import Artifact
-from kernelwheel.runtime.decision.find import find
+from kernelwheel.runtime.decision.carry_out import find
 from kernelwheel.runtime.store.store import Store
 from kernelwheel.runtime.store.store_lock import making
 from kernelwheel.store import build_ahead, publishing

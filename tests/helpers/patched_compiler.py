@@ -2,7 +2,7 @@
 
 It is a program of its own, so a test cannot patch it; a test's script can start another program in its place:
 
-    from tiny._kernelwheel.compiling import compiler_process
+    from tiny._kernelwheel import compiler_process
     compiler_process.program = lambda: Path("…/patched_compiler.py")
 """
 

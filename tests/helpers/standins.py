@@ -25,7 +25,7 @@ from kernelwheel.project import build_settings as settings
 from kernelwheel.project.build_settings import BuildSettings
 from kernelwheel.project.package import Abi, PackageFacts
 from kernelwheel.project.source_files import source_digests
-from kernelwheel.runtime.decision.sources import Sources
+from kernelwheel.runtime.decision.snapshot import Sources
 
 # What `nvcc --list-gpu-code` of each release prints.
 GPU_CODES = {

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..project.arch_choice import from_flags
-from ..runtime.machine.architectures import ArchList
+from ..project.arch_choice import ArchList, from_flags
 from .cuda_extension import AdoptionNotes, Table
 from .setup_runs import SetupRun
 

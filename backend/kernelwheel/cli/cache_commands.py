@@ -89,7 +89,7 @@ def _build(args: argparse.Namespace, kernels: Kernels) -> int:
 
 def _prune(args: argparse.Namespace, kernels: Kernels) -> int:
     older_than = None if args.older_than is None else args.older_than * DAY
-    return show_cleaning(args, pruning.prune(kernels.installed.own_store(), older_than, time.time()))
+    return show_cleaning(args, *pruning.prune(kernels.installed.own_store(), older_than, time.time()))
 
 
 def _export(args: argparse.Namespace, kernels: Kernels) -> int:

@@ -26,8 +26,8 @@ from ..runtime.commands.doctor import (
     rows_text,
     view_decision,
 )
-from ..runtime.compiling.compile_request import CompileRequest
-from ..runtime.decision.compile_into_store import compile_request
+from ..runtime.compiler_process import CompileRequest
+from ..runtime.decision.carry_out import compile_request
 from ..runtime.decision.decision import Decision, Request
 from ..runtime.decision.snapshot import InstalledPackage, Snapshot
 from ..runtime.errors import BuildError, KernelWheelError, StoreError, command, from_json

@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 from ..runtime.artifact.artifact import Artifact
 from ..runtime.artifact.compatible import Mismatch
 from ..runtime.commands.own_commands import show
-from ..runtime.decision.compile_into_store import compile_request
+from ..runtime.decision.carry_out import compile_request, predict
 from ..runtime.decision.decision import Request, against
-from ..runtime.decision.find import predict
 from ..runtime.decision.snapshot import InstalledPackage, Snapshot
 from ..runtime.errors import KernelWheelError, SettingsError, from_json
 from ..runtime.kernels import Kernels

@@ -11,7 +11,7 @@ from importlib.metadata import Distribution
 from pathlib import Path
 
 from ..runtime.commands.doctor import Finding
-from ..runtime.decision.sources import editable_name, package_path
+from ..runtime.decision.snapshot import editable_name, package_path
 from ..runtime.errors import REINSTALL
 from ..runtime.machine.files import is_seen
 from ..store.wheel_record import parse_record, record_digest

@@ -10,12 +10,11 @@ from typing import Any
 from ..runtime.artifact import manifest as manifests
 from ..runtime.artifact.artifact import Artifact
 from ..runtime.artifact.content import part_made
-from ..runtime.compiling.compile_request import CompileAnswer
+from ..runtime.compiler_process import CompileAnswer
 from ..runtime.errors import IncompatibleArtifactError, KernelWheelError, StoreError
 from ..runtime.progress import Say
-from ..runtime.store.clearing import clean_builds
-from ..runtime.store.places import stores, trust_of
-from ..runtime.store.store import Store
+from ..runtime.store.clearing import Cleaning, clean_builds
+from ..runtime.store.store import Store, stores, trust_of
 from ..runtime.store.store_lock import making, sign
 from ..store.pruning import BUILDS_ARE_KEPT
 from ..store.publishing import intact_entry, publish
@@ -111,7 +110,7 @@ def _compile_once(job: CompileJob, planned: Planned, store: Store, caller: Calle
     sign(store, log=f"{work_path(store, plan)}/{LOG}")
     entry = publish(store, plan.fingerprint, compile_into)
     say(f"kernels are in {entry.folder}")
-    clean_builds(store, time.time() - BUILDS_ARE_KEPT, "old")
+    clean_builds(store, time.time() - BUILDS_ARE_KEPT, Cleaning())
     return entry, bool(made)
 
 

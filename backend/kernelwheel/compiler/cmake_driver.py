@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ..project.build_platforms import HOST_PLATFORM
-from ..runtime.machine.locks import kept_in_child
+from ..runtime.machine.fork_safe_locks import kept_in_child
 from .parent_watch import Caller
 from .tools import CMAKE_VERSION, NINJA_VERSION
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ..project.build_settings import NATIVE, BuildSettings
 from ..project.package import PackageFacts
 from ..runtime.artifact.content import Content
-from ..runtime.compiling.compile_request import CONTRACT
+from ..runtime.compiler_process import CONTRACT
 from ..runtime.errors import INSTALL_COMPILER, BuildError
 from ..runtime.record import Record
 from ..runtime.settings import Origin, Settings
 
+AnySettings = TypeVar("AnySettings", bound=Settings)
 OF_RUN_TIME = Origin("kernels that are compiled at run time")
 
 
@@ -63,8 +64,14 @@ def read_job(values: Mapping[str, Any], environ: Mapping[str, str]) -> CompileJo
 def _settings(values: Mapping[str, Any], environ: Mapping[str, str]) -> BuildSettings:
     asked = values["settings"]
     if values["options"] is None:
-        return BuildSettings.from_json(asked)
-    known = Settings.from_json(asked)
+        return _from_json(BuildSettings, asked)
+    known = _from_json(Settings, asked)
     own = BuildSettings.resolve(known.package, values["options"], environ)
     settings = BuildSettings(known.package, {**own.values, **known.values}, {**own.origins, **known.origins})
     return settings.changed("platform", NATIVE, OF_RUN_TIME).changed("drivers", "", Origin("this machine's driver"))
+
+
+def _from_json(kind: type[AnySettings], values: Mapping[str, Any]) -> AnySettings:
+    """The settings that `to_json` described."""
+    typed = {name: tuple(each) if isinstance(each, list) else each for name, each in values["values"].items()}
+    return kind(values["package"], typed, {name: Origin(*each) for name, each in values["origins"].items()})

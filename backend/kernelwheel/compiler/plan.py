@@ -13,12 +13,12 @@ from typing import Any
 
 from ..content import make_content
 from ..flags.standard import Standards
+from ..project.arch_choice import ArchList
 from ..project.build_platforms import PLATFORMS
 from ..project.extension import Extension, to_json
 from ..runtime.artifact.content import Content, digests_of, fingerprint_of
 from ..runtime.artifact.manifest_schema import SCHEMA
-from ..runtime.machine import architectures
-from ..runtime.machine.architectures import ArchList
+from ..runtime.machine.gpus import Arch
 from .machine_flags import CpuPlan
 from .toolchain.binding import Binding
 
@@ -34,7 +34,7 @@ class CudaPlan:
     @property
     def archs(self) -> ArchList:
         """The architectures, parsed."""
-        parse = architectures.Arch.from_string
+        parse = Arch.from_string
         return ArchList(tuple(map(parse, self.sass)), tuple(map(parse, self.ptx)))
 
 

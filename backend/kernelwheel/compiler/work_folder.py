@@ -32,7 +32,7 @@ from typing import Any
 from ..project.build_platforms import HOST_PLATFORM
 from ..runtime.errors import BuildError, StoreError
 from ..runtime.machine.files import file_sha256, json_sha256
-from ..runtime.machine.locks import exclusive
+from ..runtime.machine.fork_safe_locks import exclusive
 from ..runtime.machine.permissions import FOLDER, PRIVATE, Trust
 from ..runtime.store.store import REUSABLE, Store
 from ..runtime.variables import own_variable

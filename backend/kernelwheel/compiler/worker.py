@@ -6,7 +6,7 @@
     Each has "path", the folders in which the asking process looks for modules.
     -> {"say": LINE} …, then {"answer": …} or {"error": ERROR}
 
-REQUEST is the loader's compile_request.py's, ERROR its errors.py's. Standard input stays open: when it is closed, or
+REQUEST is the loader's compiler_process.py's, ERROR its errors.py's. Standard input stays open: when it is closed, or
 the process that asked is gone, everything ends. What a compile needs of Python packages is imported only after it has
 been looked for, so that a lack of it is an error like any other.
 """

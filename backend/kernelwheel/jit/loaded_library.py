@@ -12,17 +12,18 @@ from typing import Any
 from ..flags.options import FOLDERS
 from ..flags.words import with_headers
 from ..runtime.artifact.artifact import Artifact
+from ..runtime.artifact.compatible import Mismatch
 from ..runtime.artifact.manifest import read
+from ..runtime.decision.carry_out import find
 from ..runtime.decision.decision import Request, against
-from ..runtime.decision.find import find
 from ..runtime.decision.no_kernels import incompatible
-from ..runtime.decision.snapshot import InstalledPackage
-from ..runtime.errors import BuildError, IncompatibleArtifactError
+from ..runtime.decision.snapshot import InstalledPackage, Snapshot
+from ..runtime.errors import BuildError, IncompatibleArtifactError, command
 from ..runtime.kernels import os_errors, refuse_other_family
 from ..runtime.loading import load_module
 from ..runtime.machine import host as hosts
 from ..runtime.machine.files import json_sha256
-from ..runtime.machine.fork import ThreadLock
+from ..runtime.machine.fork_safe_locks import ThreadLock
 from ..runtime.machine.host import Host
 from ..runtime.machine.platforms import library_file, platform_name
 from .arguments import LoadArguments
@@ -35,6 +36,23 @@ _locks: dict[str, ThreadLock] = {}
 _named: dict[str, ModuleType] = {}
 # Held while a library of operators is loaded, so that none registers what another is about to.
 _registering = ThreadLock()
+
+
+class RequestForList(Request):
+    """A request for kernels that run on these GPUs, and were made for a list of architectures, word for word."""
+
+    archs: str = ""
+
+    build = True
+
+    def lacking(self, snapshot: Snapshot, artifact: Artifact) -> tuple[Mismatch, ...]:
+        """The mismatch of those that were made for another list, or have no CUDA kernels."""
+        manifest = artifact.manifest
+        made_for = manifest.built_with["settings"].get("archs", {}).get("value") or "none"
+        if snapshot.host.cuda is not None and manifest.uses_cuda and made_for == self.archs:
+            return ()
+        remedy = command(manifest.package, f"cache build --archs '{self.archs}'")
+        return (Mismatch("archs", f"CUDA kernels for {self.archs}", f"those for {made_for}", remedy, "cuda"),)
 
 
 def carry_out(arguments: LoadArguments, texts: Mapping[str, bytes], caller: str) -> Any:
@@ -98,7 +116,7 @@ def _obtained(
     named = bool(description.cuda and settings.archs and settings.jit != "never")
     # An entry for other architectures, which fits here, will not do: first one that was made for the very list that is
     # set now, then what other lists say, and which are of one family, when the list is read.
-    first = Request("cuda", build=True, made_for=settings.archs) if named else here
+    first = RequestForList("cuda", archs=settings.archs) if named else here
     if not (named and of_a_family) and (entry := find(package, host, first, load).artifact):
         return entry
     artifact = _compiled(description, package, host, None if named else here)
@@ -171,8 +189,8 @@ def _compiled(description: Description, package: InstalledPackage, host: Host, r
     import tempfile
 
     from ..runtime import progress
-    from ..runtime.decision.compile_into_store import compile_into_store
-    from ..runtime.decision.sources import Sources
+    from ..runtime.decision.carry_out import compile_into_store
+    from ..runtime.decision.snapshot import Sources
     from ..store.build_ahead import build_request
     from .history import changes, last_entries
 

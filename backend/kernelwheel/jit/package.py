@@ -12,8 +12,7 @@ from ..content import make_content
 from ..flags.words import with_headers
 from ..runtime.artifact.compatible import Mismatch
 from ..runtime.artifact.content import Content
-from ..runtime.decision.snapshot import InstalledPackage
-from ..runtime.decision.sources import Sources
+from ..runtime.decision.snapshot import InstalledPackage, Sources
 from ..runtime.machine.files import json_sha256
 from ..runtime.record import Record
 from ..runtime.settings import Origin, Settings

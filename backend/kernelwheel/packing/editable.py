@@ -9,7 +9,7 @@ from wheel.wheelfile import WheelFile
 
 from ..project.extension import refuse
 from ..project.package import PackageFacts
-from ..runtime.decision.sources import NOTE, editable_name
+from ..runtime.decision.snapshot import NOTE, editable_name
 from .core_metadata import field_of
 from .module_files import module_file, module_files
 from .wheel import RUNTIME, runtime_files, write_wheel

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 
 from ..project.extension import Extension, refuse
-from ..runtime.decision.sources import package_path
+from ..runtime.decision.snapshot import package_path
 
 _TEXT = '''"""The compiled {what} {name}: checked and loaded by {package}._kernelwheel."""
 

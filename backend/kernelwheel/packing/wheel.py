@@ -18,7 +18,7 @@ from ..project.build_platforms import PLATFORMS
 from ..project.extension import Extension, from_plan
 from ..runtime.artifact import manifest as manifests
 from ..runtime.artifact.artifact import Artifact
-from ..runtime.decision.sources import package_path
+from ..runtime.decision.snapshot import package_path
 from ..runtime.errors import BuildError
 from ..store import manifest_file
 from ..store.archive import native_folder

@@ -5,9 +5,10 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Sequence, Set
+from typing import NamedTuple
 
 from ..runtime.errors import SettingsError
-from ..runtime.machine.architectures import ITEM, TEGRA, Arch, ArchList
+from ..runtime.machine.gpus import ITEM, TEGRA, Arch
 
 # The names that torch.utils.cpp_extension understands.
 NAMED = {
@@ -29,6 +30,26 @@ NAMED = {
 OLDEST_DEFAULT = (7, 5)
 # The options of nvcc that choose architectures (nvcc manual, "Options for Steering GPU Code Generation").
 CHOOSES = r"--?(gpu-architecture|arch|gpu-code|code|generate-code|gencode)([= ]|$)"
+
+
+class ArchList(NamedTuple):
+    """What to compile for: SASS for each of `sass` and PTX for each of `ptx`; both sorted, without duplicates."""
+
+    sass: tuple[Arch, ...]
+    ptx: tuple[Arch, ...]
+
+    def __str__(self) -> str:
+        """The same list in the TORCH_CUDA_ARCH_LIST grammar."""
+        return ";".join(f"{arch}{'+PTX' if arch in self.ptx else ''}" for arch in self.sass)
+
+    def covered_by(self, sass: Iterable[Arch], ptx: Iterable[Arch]) -> bool:
+        """Whether there is SASS that runs on every SASS target, and PTX for every PTX target."""
+        return all(
+            any(made == arch or (not arch.suffix and made.sass_runs_on(arch[:2])) for made in sass)
+            for arch in self.sass
+        ) and all(
+            any(made == arch or (not arch.suffix and made.ptx_runs_on(arch[:2])) for made in ptx) for arch in self.ptx
+        )
 
 
 def from_code(code: str) -> Arch:

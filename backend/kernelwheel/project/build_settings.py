@@ -46,6 +46,13 @@ def _epoch(text: str) -> int:
     return max(OLDEST_ZIP_TIME, _number(text, NEWEST_ZIP_TIME, "A zip file cannot store such a time."))
 
 
+def _cpus(text: str) -> tuple[str, ...]:
+    names = tuple(text.lower().split())
+    if not all(name[0].isalpha() and "=" not in name for name in names):
+        raise ValueError("gcc(1) and clang(1) list the names.")
+    return names
+
+
 class BuildSettings(Settings):
     """The effective options of one build or compile."""
 
@@ -105,6 +112,15 @@ class BuildSettings(Settings):
         separator=" ",
         help="Runs nvcc and the C++ compiler, and may cache their output; empty: none. Not a clang in nvcc's place.",
     )
+    cpu: Option[tuple[str, ...]] = Option(
+        _cpus,
+        takes="names that -march takes, one for each platform, such as x86-64-v3 or armv8.2-a; or native",
+        decides="target",
+        separator=" ",
+        help="The oldest CPU that libraries are compiled for; empty: every one of the platform. It is recorded and "
+        "checked before loading, and `native` in flags stands for it. At run time, native if this machine has less; no "
+        "wheel is built for native.",
+    )
     cxx_standard: Option[CxxStandard] = Option(
         choice("raised", "as-written"),
         takes="raised or as-written",
@@ -162,6 +178,10 @@ class BuildSettings(Settings):
         settings = cls.of_texts(package, environ, written(table, TABLE), written(config or {}, CONFIG))
         settings.refuse_contradictions()
         return settings
+
+    def variable(self, name: str) -> str:
+        """The environment variable that sets an option: `SPLAT_CUDA`."""
+        return self.OPTIONS[name].variable(self.package)
 
     def refuse_contradictions(self) -> None:
         """Refuse combinations that nobody can have meant.

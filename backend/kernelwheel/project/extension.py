@@ -15,11 +15,11 @@ from typing import Any, Literal, NamedTuple, NoReturn, get_args
 from ..flags.device_linking import without_device_linking
 from ..flags.options import FOLDERS
 from ..runtime.errors import SettingsError
-from ..runtime.machine.architectures import ArchList
 from ..runtime.machine.platforms import library_file
 from ..runtime.settings import TABLE, choice
 from ..source_language import CUDA_SUFFIX
 from . import arch_choice
+from .arch_choice import ArchList
 from .build_platforms import HOST_PLATFORM
 from .build_settings import OPTIONS
 

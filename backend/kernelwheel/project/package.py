@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 from ..content import make_content
 from ..runtime.artifact.content import MAIN, Content, part_made
-from ..runtime.decision.sources import package_path
+from ..runtime.decision.snapshot import package_path
 from ..runtime.errors import SettingsError, way_out
 from ..runtime.machine.files import is_file, is_folder
 from ..runtime.settings import TABLE

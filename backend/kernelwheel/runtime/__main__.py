@@ -7,10 +7,10 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
+from . import compiler_process
 from .commands import doctor, own_commands
 from .commands.exit_status import INTERRUPTED, Parser, finish
-from .commands.kernels_by_name import find_kernels
-from .compiling import compiler_process
+from .commands.own_commands import find_kernels
 from .errors import INSTALL_COMPILER, IncompatibleArtifactError, command
 from .machine.platforms import require_supported
 

@@ -11,7 +11,7 @@ from typing import Any
 REINSTALL = "reinstall the package from where it came: pip install --force-reinstall --no-deps <wheel file or checkout>"
 # Nor is kernelwheel, except by a release, which is on an index under our names: `ci/wheels` writes this into it.
 PUBLISHED = False
-COMPILERS = ">=0.1,<0.2"  # of kernelwheel's releases, those whose minor number is the contract's (compile_request.py)
+COMPILERS = ">=0.1,<0.2"  # of kernelwheel's releases, those whose minor number is the contract's (compiler_process.py)
 _BY_FILE = "pip install '<file of kernelwheel's wheel>[jit]'; by its name, an index may have somebody else's"
 INSTALL_COMPILER = f"pip install 'kernelwheel[jit]{COMPILERS}'" if PUBLISHED else _BY_FILE
 TEXT = "\n\t"  # kept in what is meant to have lines

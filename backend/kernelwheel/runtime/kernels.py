@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar
@@ -19,15 +19,17 @@ from typing import Any, ClassVar
 from .artifact.artifact import Artifact
 from .artifact.compatible import capability_mismatch
 from .artifact.content import MAIN, can_use_cuda, only, part_of
+from .artifact.manifest import unreadable
+from .decision.carry_out import find, look
 from .decision.decision import Request, against, verdict
-from .decision.find import find, look
 from .decision.no_kernels import incompatible, left_out, no_gpu, none_made, other_gpu
 from .decision.snapshot import InstalledPackage
-from .errors import KernelWheelError, LeftOutError, UnreadableArtifactError, way_out
-from .loading import library_of, load_module, load_operators, needed_for
+from .errors import KernelWheelError, LeftOutError
+from .loading import load_module, load_operators, needed_for
 from .machine import host as hosts
-from .machine.fork import ThreadLock
+from .machine.fork_safe_locks import ThreadLock
 from .machine.host import Host
+from .record import remembered
 
 
 class Kernels:
@@ -57,7 +59,7 @@ class Kernels:
         self._extensions_of: dict[str, Artifact] = {}  # by part
         self._checked_gpus: set[tuple[str, int | None]] = set()
 
-    @cached_property
+    @remembered
     def host(self) -> Host:
         """What this machine is. It is asked for at first need, as that imports torch: `cache path` does without."""
         return hosts.probe()
@@ -77,8 +79,7 @@ class Kernels:
         """
         if (part, device) in self._loaded and (device == "cpu" or (part, index) in self._checked_gpus):
             return
-        with self.lock, os_errors(self.installed):
-            self.installed = self.installed.read_again()
+        with self._locked():
             request = self._request(device, index)._replace(part=part)
             if (part, device) not in self._loaded:
                 self._obtain(request, partial(self._load, request))
@@ -95,10 +96,8 @@ class Kernels:
         library cannot tell. If the option `cuda` is off, the module is for the CPU only and no GPU is checked.
 
         Raises:
-            IncompatibleArtifactError: no Artifact fits this machine, the wheel's is damaged, it has no such module, or
-                the module is for other GPUs.
-            BuildError: one had to be compiled and that failed.
-            StoreError: the user's cache cannot be used.
+            IncompatibleArtifactError: as `require`; or there is no such module, or it is for other GPUs.
+            BuildError, StoreError: as `require`.
         """
         module = self.extension(name)
         if module is None:
@@ -116,30 +115,27 @@ class Kernels:
         """
         if error := self.left_out(name):
             raise error
-        with self.lock:
+        with self._locked() as package:
             if name in self._modules:
                 return self._modules[name]
-            with os_errors(self.installed):
-                self.installed = self.installed.read_again()
-                if self.installed.damage:  # before the settings, which need the manifest
-                    raise self.installed.damage
-                request = self._request_for(name)
-                artifact = self._extensions_of.get(request.part)
-                artifact = artifact or self._obtain(request, partial(self._load_first, name))
-                self._extensions_of[request.part] = artifact
+            if package.damage:  # before the settings, which need the manifest
+                raise package.damage
+            request = self._request_for(name)
+            artifact = self._extensions_of.get(request.part)
+            artifact = artifact or self._obtain(request, partial(self._load_first, name))
+            self._extensions_of[request.part] = artifact
             if name not in self._modules:
-                refuse_other_family(self.installed.package, self.host, name, artifact)
-                self._modules[name] = load_module(self.installed.package, name, artifact)
+                refuse_other_family(package.package, self.host, name, artifact)
+                self._modules[name] = load_module(package.package, name, artifact)
             return self._modules[name]
 
     def extension_if_usable(self, name: str) -> bool:
         """Load the library of an extension if that takes no compile; errors are left for `extension` to raise."""
-        with self.lock, suppress(KernelWheelError), os_errors(self.installed):
-            self.installed = self.installed.read_again()
-            if name not in self._modules and not self.installed.damage:
+        with suppress(KernelWheelError), self._locked() as package:
+            if name not in self._modules and not package.damage:
                 request = self._request_for(name)
                 if request.part not in self._extensions_of:
-                    found = find(self.installed, self.host, request, partial(self._load_first, name)).artifact
+                    found = find(package, self.host, request, partial(self._load_first, name)).artifact
                     if found is None:
                         return False
                     self._extensions_of[request.part] = found
@@ -148,8 +144,7 @@ class Kernels:
 
     def left_out(self, name: str) -> LeftOutError | None:
         """The error for an extension that only builds with CUDA have, if a call gets kernels without it here."""
-        with self.lock, suppress(KernelWheelError), os_errors(self.installed):
-            self.installed = package = self.installed.read_again()
+        with suppress(KernelWheelError), self._locked() as package:
             extensions = package.content["extensions"] if package.content and name not in self._modules else ()
             if any(each["name"] == name and each["cuda"] == "only" for each in extensions):
                 request = self._request_for(name)
@@ -165,10 +160,9 @@ class Kernels:
 
     def load_if_usable(self, part: str = "") -> None:
         """Load CPU kernels if usable ones exist, of a part as in `require`; errors are left for that to raise."""
-        with self.lock, suppress(KernelWheelError), os_errors(self.installed):
-            self.installed = self.installed.read_again()
+        with suppress(KernelWheelError), self._locked() as package:
             request = Request("cpu", part=part)
-            find(self.installed, self.host, request, partial(self._load, request))
+            find(package, self.host, request, partial(self._load, request))
 
     def info(self) -> dict[str, Any]:
         """What was built and whether it fits this machine, as plain JSON values."""
@@ -194,6 +188,13 @@ class Kernels:
         """Add the driver and the GPUs to the Host, so that checks cover them; initialises CUDA if there is a GPU."""
         self.host = hosts.with_gpus(self.host)
 
+    @contextmanager
+    def _locked(self) -> Iterator[InstalledPackage]:
+        """The package, for one thread at a time; errors of the system become ours."""
+        with self.lock, os_errors(self.installed):
+            self.installed = self.installed.read_again()
+            yield self.installed
+
     def _obtain(self, request: Request, load: Callable[[Artifact], object]) -> Artifact:
         """Find the first Artifact that fits, or have one compiled; verify and load it. Raises if none can be had."""
         package = self.installed
@@ -203,7 +204,7 @@ class Kernels:
         if decision.artifact:
             return decision.artifact
         from . import progress
-        from .decision.compile_into_store import compile_into_store
+        from .decision.carry_out import compile_into_store
 
         say = progress.printer(package.package)
         try:
@@ -245,7 +246,7 @@ class Kernels:
 
     def _load_first(self, name: str, artifact: Artifact) -> None:
         """Load the first module or extension requested; if it, or another one, is not intact, the search goes on."""
-        first = library_of(name, artifact)
+        first = artifact.manifest.library_of(name)
         for library in artifact.manifest.libraries:
             if library != first:
                 artifact.verify_library(library)
@@ -270,7 +271,7 @@ class Kernels:
 
 def refuse_other_family(package: str, host: Host, name: str, artifact: Artifact) -> None:
     """Raise an error if the kernels of an extension are for one family of GPUs, and these are others."""
-    library = library_of(name, artifact)
+    library = artifact.manifest.library_of(name)
     if library and artifact.manifest.is_of_a_family(library):
         host = hosts.with_gpus(host) if host.capabilities is None else host
         gpus = host.capabilities or ()
@@ -291,9 +292,4 @@ def os_errors(package: InstalledPackage) -> Iterator[None]:
     except OSError as error:
         if error.errno is None:
             raise
-        raise UnreadableArtifactError(
-            f"the kernels of {package.package} cannot be accessed right now",
-            required=f"a file that this user can read: {error.filename or package.folder}",
-            found=f"{type(error).__name__}: {error}",
-            remedies=[way_out(error)],
-        ) from error
+        raise unreadable(error.filename or package.folder, error) from error

@@ -38,12 +38,6 @@ def load_operators(artifact: Artifact, device: str) -> None:
             _load_file(artifact, library)
 
 
-def library_of(name: str, artifact: Artifact) -> Library | None:
-    """The library of an extension, or of a module that CMake made."""
-    manifest = artifact.manifest
-    return manifest.extension_library(name) if manifest.extensions else manifest.modules.get(name)
-
-
 def load_module(package: str, name: str, artifact: Artifact, imported_as: str | None = None) -> ModuleType | None:
     """Load the verified library of an extension, or of a module that CMake made, which is imported within the package.
 
@@ -52,9 +46,9 @@ def load_module(package: str, name: str, artifact: Artifact, imported_as: str | 
     Returns:
         The module; None for an extension of operators.
     """
-    library = library_of(name, artifact)
+    manifest = artifact.manifest
+    library = manifest.library_of(name)
     if library is None:
-        manifest = artifact.manifest
         added = (
             f"declared as an extension: {name}"
             if manifest.extensions
@@ -68,7 +62,7 @@ def load_module(package: str, name: str, artifact: Artifact, imported_as: str | 
             remedies=["use one of these, or add the module and reinstall the package"],
         )
     if library.module:
-        full_name = name if artifact.manifest.extensions else f"{package}._native.{name}"
+        full_name = name if manifest.extensions else f"{package}._native.{name}"
         return _import_file(imported_as or full_name, artifact, library)
     _load_file(artifact, library)
     return None

@@ -44,8 +44,8 @@ class Record(_Typed):
     _defaults: ClassVar[dict[str, Any]] = {}
 
     def __init_subclass__(cls) -> None:
-        cls._fields = tuple(cls.__annotations__)
-        cls._defaults = {name: vars(cls)[name] for name in cls._fields if name in vars(cls)}
+        cls._fields = (*cls._fields, *cls.__annotations__)
+        cls._defaults = {name: getattr(cls, name) for name in cls._fields if hasattr(cls, name)}
 
     def __init__(self, *values: Any, **named: Any) -> None:
         names = (*self._fields[: len(values)], *named)

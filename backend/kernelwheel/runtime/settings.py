@@ -109,13 +109,6 @@ def _glibc(text: str) -> str:
     return value
 
 
-def _cpus(text: str) -> tuple[str, ...]:
-    names = tuple(text.lower().split())
-    if not all(name[0].isalpha() and "=" not in name for name in names):
-        raise ValueError("gcc(1) and clang(1) list the names.")
-    return names
-
-
 def stripped(text: str) -> str:
     """Any text, without spaces around it."""
     return text.strip()
@@ -188,15 +181,6 @@ class Settings:
         decides="content",
         help="The oldest glibc that libraries are linked for, and so the manylinux tag to reach; empty: the one here.",
     )
-    cpu: Option[tuple[str, ...]] = Option(
-        _cpus,
-        takes="names that -march takes, one for each platform, such as x86-64-v3 or armv8.2-a; or native",
-        decides="target",
-        separator=" ",
-        help="The oldest CPU that libraries are compiled for; empty: every one of the platform. It is recorded and "
-        "checked before loading, and `native` in flags stands for it. At run time, native if this machine has less; no "
-        "wheel is built for native.",
-    )
     jit: Option[Jit] = Option(
         choice("auto", "never", "always"),
         takes="auto, never or always",
@@ -233,10 +217,6 @@ class Settings:
         self.package = package
         self.values = values
         self.origins = origins
-
-    def variable(self, name: str) -> str:
-        """The environment variable that sets an option: `SPLAT_CUDA`."""
-        return self.OPTIONS[name].variable(self.package)
 
     def origin(self, name: str) -> Origin:
         """Where an option was set."""
@@ -277,15 +257,9 @@ class Settings:
         return cls(package, values, {name: origin for name, (_, origin) in raw.items()})
 
     def to_json(self) -> dict[str, Any]:
-        """All of it as plain JSON values, for `from_json` in another process."""
+        """All of it as plain JSON values, for another process (compiler/compile_job.py)."""
         origins = {name: [origin.place, origin.name] for name, origin in self.origins.items()}
         return {"package": self.package, "values": dict(self.values), "origins": origins}
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """The settings that `to_json` described."""
-        typed = {name: tuple(each) if isinstance(each, list) else each for name, each in values["values"].items()}
-        return cls(values["package"], typed, {name: Origin(*each) for name, each in values["origins"].items()})
 
 
 def _options_of(kind: type) -> dict[str, Option[Any]]:
@@ -307,19 +281,21 @@ def recorded(record: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
 
 def _refuse_unknown_variables(options: Registry, package: str, environ: Mapping[str, str]) -> None:
     """Refuse a misspelled `SPLAT_CUDDA`, or `SPLAT_ARCHS` for a standard variable: it would silently do nothing."""
-    own = {option.variable(package) for option in options.values() if option.environment is None}
-    standard = {own_variable(package, o.name): o.environment for o in options.values() if o.environment is not None}
-    others = tuple(name.removeprefix(prefix(package)) for name in own)  # SPLAT_EXTRA_CUDA belongs to splat-extra
+    beginning = prefix(package) + "_"
+    own = {option.variable(package).removeprefix(beginning) for option in options.values() if not option.environment}
+    standard = {own_variable(package, each.name): each.environment for each in options.values() if each.environment}
+    others = tuple(f"_{name}" for name in own)  # SPLAT_EXTRA_CUDA belongs to splat-extra
     for variable in environ:
-        if not variable.startswith(prefix(package) + "_") or variable in own:
+        name = variable.removeprefix(beginning)
+        if name == variable or name in own:
             continue
         near = standard.get(variable)
         if near is None and not variable.endswith(others):
-            near = next(iter(difflib.get_close_matches(variable, own, n=1, cutoff=0.8)), None)
+            near = next((beginning + each for each in difflib.get_close_matches(name, own, n=1, cutoff=0.8)), None)
         if near is not None:
             raise SettingsError(
                 f"unknown environment variable {variable}",
-                required="one of " + ", ".join(sorted(own)),
+                required="one of " + ", ".join(sorted(beginning + each for each in own)),
                 found=f"{variable}={environ[variable]}",
                 remedies=[f"write {near}, or unset it"],
             )

@@ -24,7 +24,7 @@ from ..project.build_platforms import HEADER, PLATFORMS
 from ..runtime.artifact import manifest as manifests
 from ..runtime.artifact.manifest import Library, Manifest
 from ..runtime.artifact.manifest_schema import short
-from ..runtime.decision.sources import package_path
+from ..runtime.decision.snapshot import package_path
 from ..runtime.errors import IncompatibleArtifactError, UnreadableArtifactError
 from .wheel_record import LARGEST_RECORD, parse_record, record_digest, wrong_member
 

@@ -6,16 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..project import arch_choice
+from ..runtime import compiler_process
 from ..runtime.artifact.artifact import Artifact
-from ..runtime.compiling import compiler_process
-from ..runtime.compiling.compile_request import CompileRequest
-from ..runtime.decision.compile_into_store import compile_into_store
-from ..runtime.decision.decision import Request
-from ..runtime.decision.find import find
+from ..runtime.compiler_process import CompileRequest
+from ..runtime.decision.carry_out import compile_into_store, find
 from ..runtime.decision.snapshot import InstalledPackage
 from ..runtime.kernels import Kernels
 from ..runtime.machine.host import Host
 from ..runtime.settings import Origin, Settings
+from .build_request import BuildRequest
 
 
 def build(
@@ -37,12 +36,12 @@ def build(
     return compile_into_store(package, host, request, build_settings(package, archs), say)
 
 
-def build_request(package: InstalledPackage, cuda: bool, archs: str, part: str = "") -> Request:
+def build_request(package: InstalledPackage, cuda: bool, archs: str, part: str = "") -> BuildRequest:
     """The Request that `build` makes. Where architectures are named, the GPUs of this machine do not count."""
     settings = build_settings(package, archs)
     origin = str(settings.origin("archs"))
     targets = arch_choice.parse(settings.archs, origin) if settings.archs else None
-    return Request("cuda" if cuda else "cpu", build=True, archs=targets, part=part)
+    return BuildRequest("cuda" if cuda else "cpu", archs=targets, part=part)
 
 
 def build_settings(package: InstalledPackage, archs: str) -> Settings:

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 from folders import REPOSITORY
-from kept import kernels_of
 from kernelwheel.compiler import compile as compile_module
 from kernelwheel.compiler import tools
 from kernelwheel.compiler.toolchain.cuda import no_nvcc
 from kernelwheel.compiler.toolchain.torch_files import Torch
+from kernelwheel.project.build_settings import BuildSettings
 from kernelwheel.project.package import read_toml
 from kernelwheel.runtime.artifact import manifest
 from kernelwheel.runtime.artifact.compatible import Wanted, check
@@ -191,11 +191,10 @@ def test_what_a_compile_needs_is_named_by_its_own_distributions(monkeypatch: pyt
     assert "cmake missing" in caught.value.found
 
 
-def test_without_nvcc_the_package_s_own_variable_is_a_way_out(tiny_checkout: Path, tmp_path: Path) -> None:
+def test_without_nvcc_the_package_s_own_variable_is_a_way_out() -> None:
     torch = Torch(Path("torch"), "2.11.0+cu130", "13.0", None)
-    settings = kernels_of(tiny_checkout, tmp_path).installed.settings
 
-    error = no_nvcc(torch, [], settings)
+    error = no_nvcc(torch, [], BuildSettings.resolve("tiny", {}, {}))
 
     assert "TINY_CUDA=off" in error.remedies[-1]
     assert "cuda-toolkit[nvcc" in error.remedies[0]

@@ -24,7 +24,7 @@ import json, os, sys
 from pathlib import Path
 from kernelwheel.cli import doctor
 from kernelwheel.runtime import Kernels
-from kernelwheel.runtime.compiling import compiler_process
+from kernelwheel.runtime import compiler_process
 from kernelwheel.runtime.errors import KernelWheelError
 compiler_process.program = lambda: Path(sys.argv[2])
 kernels = Kernels("tiny", "1.2.3", Path(sys.argv[1]))

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from kernelwheel.compiler.compile_job import read_job
+from kernelwheel.runtime import compiler_process
 from kernelwheel.runtime.artifact import manifest as manifests
 from kernelwheel.runtime.artifact.content import without_cuda
-from kernelwheel.runtime.compiling import compiler_process
-from kernelwheel.runtime.compiling.compile_request import CONTRACT
+from kernelwheel.runtime.compiler_process import CONTRACT
 from kernelwheel.runtime.errors import COMPILERS, INSTALL_COMPILER, BuildError
 from kernelwheel.version import __version__
 from packaging.requirements import Requirement

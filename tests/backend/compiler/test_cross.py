@@ -31,7 +31,7 @@ from kernelwheel.compiler.toolchain.toolkit_identity import toolkit_identity
 from kernelwheel.compiler.work_folder import link_toolkit
 from kernelwheel.project import build_platforms
 from kernelwheel.project.package import PackageFacts
-from kernelwheel.runtime.decision.compile_into_store import compile_request
+from kernelwheel.runtime.decision.carry_out import compile_request
 from kernelwheel.runtime.decision.decision import Request
 from kernelwheel.runtime.decision.snapshot import InstalledPackage
 from kernelwheel.runtime.errors import BuildError

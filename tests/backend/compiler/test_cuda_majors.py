@@ -19,7 +19,7 @@ from kernelwheel.compiler.toolchain.torch_files import Torch, read_torch
 from kernelwheel.project.extension import is_of_cuda_major
 from kernelwheel.project.package import Abi, PackageFacts, split_table
 from kernelwheel.runtime.commands.doctor import targets_text
-from kernelwheel.runtime.decision.compile_into_store import compile_request
+from kernelwheel.runtime.decision.carry_out import compile_request
 from kernelwheel.runtime.decision.decision import Request
 from kernelwheel.runtime.decision.snapshot import InstalledPackage
 from kernelwheel.runtime.errors import BuildError

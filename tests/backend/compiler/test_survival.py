@@ -179,7 +179,7 @@ ZYGOTE = """
 import os, signal, sys, time
 from pathlib import Path
 import tiny
-from tiny._kernelwheel.compiling import compiler_process
+from tiny._kernelwheel import compiler_process
 compiler_process.program = lambda: Path(sys.argv[1])
 kernels = tiny.KERNELS
 for line in sys.stdin:
@@ -424,8 +424,8 @@ def test_an_entry_on_a_disk_that_is_read_only_is_found(compiled: Editable) -> No
 AS_NOBODY = """
 import os, sys
 import tiny
-from tiny._kernelwheel.decision import compile_into_store, sources
-from tiny._kernelwheel import progress, settings
+from tiny._kernelwheel import compiler_process, progress
+from tiny._kernelwheel.store import store_lock
 from tiny._kernelwheel.errors import KernelWheelError
 os.setgid(65534)
 os.setuid(65534)
@@ -465,7 +465,7 @@ def test_a_store_that_this_user_may_not_use_is_said(public: Editable, mode: int,
 PREDICT_AS_NOBODY = AS_NOBODY.replace(
     "os.setgid",
     """from kernelwheel.cli import doctor
-from kernelwheel.runtime.commands.kernels_by_name import find_kernels
+from kernelwheel.runtime.commands.own_commands import find_kernels
 kernels = find_kernels("tiny")
 assert kernels.installed.source
 os.setgid""",
@@ -566,7 +566,7 @@ publishing._fsync = fsync
 WITH_COMPILER = """
 import sys
 from pathlib import Path
-from tiny._kernelwheel.compiling import compiler_process
+from tiny._kernelwheel import compiler_process
 compiler_process.program = lambda: Path(sys.argv[1])
 """
 

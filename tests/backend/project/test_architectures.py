@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kernelwheel.project import arch_choice
-from kernelwheel.project.arch_choice import from_code
+from kernelwheel.project.arch_choice import ArchList, from_code
 from kernelwheel.runtime.errors import SettingsError
-from kernelwheel.runtime.machine.architectures import Arch, ArchList
+from kernelwheel.runtime.machine.gpus import Arch
 from standins import GPU_CODES
 
 

@@ -10,7 +10,7 @@ from kernelwheel.project import build_settings as settings
 from kernelwheel.project.build_settings import REGISTRY, BuildSettings
 from kernelwheel.project.package import split_table
 from kernelwheel.runtime.errors import SettingsError
-from kernelwheel.runtime.settings import Option
+from kernelwheel.runtime.settings import Option, Settings
 
 # For each option a value from the table, one from the environment, one from -C, and the default as it is typed.
 VALUES: dict[str, tuple[str, str, str, Any]] = {
@@ -128,6 +128,12 @@ def test_a_misspelled_variable_of_the_package_is_refused_and_the_nearest_named(v
 )
 def test_variables_of_others_are_left_alone(variable: str) -> None:
     assert settings.resolve("tiny", {}, {variable: "off"}).cuda == "auto"
+
+
+def test_the_length_of_a_package_s_name_makes_no_variable_look_misspelled() -> None:
+    others = {"GAUSSIAN_SPLATTING_HOME": "/x", "GAUSSIAN_SPLATTING_CPU": "native"}  # the latter is the compiler's
+
+    assert Settings.resolve("gaussian_splatting", {}, others).cuda == "auto"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from kernelwheel.compiler import tools
-from kernelwheel.runtime.compiling import compiler_process
+from kernelwheel.runtime import compiler_process
 from kernelwheel.runtime.errors import BuildError, SettingsError
 from processes import run
 from standins import make_program
@@ -101,7 +101,7 @@ def test_the_options_of_the_python_that_asks_are_passed_on(tmp_path: Path) -> No
     (tmp_path / "sitecustomize.py").write_text(f"import pathlib\npathlib.Path({str(tmp_path / 'ran')!r}).touch()\n")
     backend = str(Path(compiler_process.__file__).parents[2])
     script = f"import sys; sys.path.insert(0, {backend!r})\n"
-    script += "from kernelwheel.runtime.compiling import compiler_process\n"
+    script += "from kernelwheel.runtime import compiler_process\n"
     script += f"print(compiler_process.send({QUESTION!r}, print, {{}}))\n"
 
     for options, ran in ((["-I"], False), (["-E"], False), ([], True)):

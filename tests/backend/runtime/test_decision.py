@@ -7,16 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kernelwheel.jit.loaded_library import RequestForList
 from kernelwheel.project import arch_choice
 from kernelwheel.runtime.artifact.artifact import Artifact
 from kernelwheel.runtime.artifact.compatible import ANYTHING, Mismatch, Wanted, check
 from kernelwheel.runtime.decision.decision import Decision, Request, decide, decide_on_wheel
-from kernelwheel.runtime.decision.snapshot import Damaged, Snapshot
-from kernelwheel.runtime.decision.sources import Sources
+from kernelwheel.runtime.decision.snapshot import Damaged, Snapshot, Sources
 from kernelwheel.runtime.errors import IncompatibleArtifactError, KernelWheelError
 from kernelwheel.runtime.machine.host import Host
 from kernelwheel.runtime.settings import Settings
 from kernelwheel.runtime.store.store import Store
+from kernelwheel.store.build_request import BuildRequest
 from samples import CPU_LIBRARY, CUDA_MANIFEST, HOST
 
 MANIFEST = CUDA_MANIFEST._replace(libraries=(CPU_LIBRARY, CUDA_MANIFEST.libraries[1]._replace(ptx=())))
@@ -163,7 +164,7 @@ BUILDS: dict[str, tuple[str, Host, Snapshot, str, str, str]] = {
 def test_what_a_build_does(device: str, host: Host, given: Snapshot, archs: str, outcome: str, because: str) -> None:
     targets = arch_choice.parse(archs, "a test") if archs else None
 
-    expected = outcome_of(given, host, Request(device, build=True, archs=targets))
+    expected = outcome_of(given, host, BuildRequest(device, archs=targets))
 
     assert (expected.request.device, expected.outcome) == (device, outcome)
     assert because in expected.because
@@ -203,7 +204,7 @@ def test_entries_are_put_away_if_they_were_passed_over_and_not_for_being_there()
 
 
 def test_an_entry_serves_a_list_that_is_not_parsed_if_it_was_made_for_the_same() -> None:
-    same, other = (Request("cuda", build=True, made_for=archs) for archs in ("8.0;9.0", "9.0"))
+    same, other = (RequestForList("cuda", archs=archs) for archs in ("8.0;9.0", "9.0"))
 
     assert outcome_of(at(DEFAULT_ENTRY), HOPPER, same).artifact == DEFAULT_ENTRY
     assert outcome_of(at(DEFAULT_ENTRY), HOPPER, other).outcome == "compile"

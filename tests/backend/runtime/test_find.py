@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 from kernelwheel.runtime.artifact.artifact import Artifact
 from kernelwheel.runtime.artifact.manifest import FILE
+from kernelwheel.runtime.decision.carry_out import find, predict
 from kernelwheel.runtime.decision.decision import Request
-from kernelwheel.runtime.decision.find import find, predict
-from kernelwheel.runtime.decision.snapshot import InstalledPackage
-from kernelwheel.runtime.decision.sources import Sources
+from kernelwheel.runtime.decision.snapshot import InstalledPackage, Sources
 from kernelwheel.runtime.errors import IncompatibleArtifactError, KernelWheelError, UnreadableArtifactError
 from kernelwheel.runtime.store.store import Store
 from kernelwheel.store import manifest_file

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 from folders import BACKEND
-from kernelwheel.runtime.machine.locks import exclusive
+from kernelwheel.runtime.machine.fork_safe_locks import exclusive
 
 HOLD = """
 import subprocess, sys, time
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from kernelwheel.runtime.machine.locks import exclusive
+from kernelwheel.runtime.machine.fork_safe_locks import exclusive
 with exclusive(Path(sys.argv[2])) as lock:
     if len(sys.argv) > 3:
         subprocess.Popen(["sleep", sys.argv[3]], pass_fds=(lock,), stdout=subprocess.DEVNULL)

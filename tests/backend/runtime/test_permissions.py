@@ -25,8 +25,7 @@ from kernelwheel.compiler.work_folder import locked_workdir
 from kernelwheel.project.build_settings import resolve
 from kernelwheel.runtime.errors import KernelWheelError, StoreError
 from kernelwheel.runtime.machine.permissions import NOBODY_ELSE, Guard, Trust
-from kernelwheel.runtime.store import places
-from kernelwheel.runtime.store.store import Store
+from kernelwheel.runtime.store.store import Store, stores
 from standins import make_machine
 
 VICTIM, ATTACKER = 65533, 65534
@@ -162,7 +161,7 @@ def test_a_group_whose_members_the_user_database_does_not_list_is_not_a_private_
 
 
 def ask_for_a_cache() -> None:
-    assert len(list(places.stores(resolve("tiny", {}, {"TINY_CACHE_DIR": "/tmp/x"}), "tiny", "1.2.3"))) == 1
+    assert len(list(stores(resolve("tiny", {}, {"TINY_CACHE_DIR": "/tmp/x"}), "tiny", "1.2.3"))) == 1
 
 
 @pytest.mark.parametrize("set_ids", [os.setresuid, os.setresgid])

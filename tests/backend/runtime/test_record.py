@@ -26,6 +26,18 @@ class Other(Record):
     number: int = 1
 
 
+class Flat(Place):
+    """One with a field more."""
+
+    floor: int = 0
+
+
+def test_a_record_of_another_kind_has_its_fields_too() -> None:
+    assert Flat("a", 2, floor=3)._asdict() == {"street": "a", "number": 2, "floor": 3}
+    assert Flat("a", 2).text == "a 2"
+    assert Flat("a", 2) != Place("a", 2)
+
+
 def test_fields_are_given_by_place_or_by_name() -> None:
     given = [Place("a", 2), Place("a", number=2), Place(number=2, street="a")]
 

@@ -15,7 +15,7 @@ from editables import Editable
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernelwheel.runtime.artifact.artifact import Artifact
-from kernelwheel.runtime.errors import IncompatibleArtifactError, StoreError
+from kernelwheel.runtime.errors import IncompatibleArtifactError, OtherSchemaError, StoreError
 from kernelwheel.runtime.machine.permissions import Trust
 from kernelwheel.runtime.store import store_lock
 from kernelwheel.runtime.store.store import Store
@@ -92,6 +92,17 @@ def test_a_manifest_that_points_elsewhere_or_is_another_s_is_damage(compiled: Ed
     with pytest.raises(IncompatibleArtifactError, match="damaged"):
         list(compiled.store.entries())
     assert not is_found_whole(compiled.store, entry.folder.name)
+
+
+def test_a_read_only_store_says_what_is_wrong_with_an_entry_and_how_to_do_without(compiled: Editable) -> None:
+    entry = only(compiled.store)
+    path = entry.folder / "manifest.json"
+    path.write_bytes(manifest_file.signed({**json.loads(path.read_text()), "schema": 0}))
+
+    with pytest.raises(OtherSchemaError) as caught:
+        list(compiled.store._replace(own=False).entries())
+    assert caught.value.found == f"schema 0 in {path}"
+    assert caught.value.remedies[0] == f"remove {entry.folder}"
 
 
 def test_a_damaged_entry_does_not_hide_another(compiled: Editable) -> None:

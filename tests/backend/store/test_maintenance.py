@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from builds import contents
 from kept import fill, relabel
-from kernelwheel.runtime.machine.locks import exclusive
+from kernelwheel.runtime.machine.fork_safe_locks import exclusive
 from kernelwheel.runtime.store.clearing import clear, size_of
 from kernelwheel.runtime.store.store import Store
 from kernelwheel.runtime.store.store_lock import DAY
@@ -61,7 +61,7 @@ def test_another_package_is_none_of_our_business(store: Store, entry: Path) -> N
     assert before
     assert contents(store.folder / "other") == before
     assert fingerprints(store) == []
-    assert cleaning.skipped == ()
+    assert cleaning.skipped == []
 
 
 def test_a_version_that_others_can_write_to_is_refused_and_the_rest_is_shown(store: Store, entry: Path) -> None:
@@ -143,12 +143,13 @@ def test_prune_removes_entries_quarantine_and_leftovers_and_says_what_it_freed(s
     left.mkdir(parents=True)
     (left / "part.so").write_bytes(b"x" * 1000)
     size = size_of(old) + size_of(store.root / ".quarantine") + 1000
+    damaged_ones = [*(store.root / ".quarantine").iterdir()]
 
-    done = pruning.prune(store, None, time.time())
+    done, _ = pruning.prune(store, None, time.time())
 
-    assert sorted(removed.kind for removed in done.removed) == ["entry", "leftover", "quarantine"]
-    assert done.freed == size
-    assert done.skipped == ()
+    assert {old, left, *damaged_ones} == done.removed.keys()
+    assert sum(done.removed.values()) == size
+    assert done.skipped == []
     assert fingerprints(store) == [("1.2.3", entry.name)]
     assert list((store.root / ".quarantine").iterdir()) == []
     assert list((store.root / ".work").iterdir()) == []
@@ -173,9 +174,9 @@ def test_the_lock_file_stays_the_same_file(store: Store, entry: Path) -> None:
 def test_clear_removes_this_version_and_no_other_unless_told(store: Store, entry: Path) -> None:
     old = fill(store._replace(version="1.2.2"), entry).folder
 
-    assert [removed.version for removed in clear(store).removed] == ["1.2.3"]
+    assert [removed.parent.name for removed in clear(store).removed] == ["1.2.3"]
     assert fingerprints(store) == [("1.2.2", old.name)]
-    assert [removed.version for removed in clear(store, all_versions=True).removed] == ["1.2.2"]
+    assert [removed.parent.name for removed in clear(store, all_versions=True).removed] == ["1.2.2"]
     assert fingerprints(store) == []
 
 
@@ -197,7 +198,7 @@ def test_what_cannot_be_removed_is_said(store: Store, monkeypatch: pytest.Monkey
 
     cleaning = clear(store)
 
-    assert cleaning.removed == ()
+    assert cleaning.removed == {}
     assert "Permission denied" in cleaning.skipped[0]
 
 
@@ -223,20 +224,20 @@ def make_build(store: Store, name: str, days: float) -> Path:
 def test_a_folder_that_has_another_name_than_builds_have_is_nobody_s_to_remove(store: Store, name: str) -> None:
     path = make_build(store, name, 400)
 
-    removed = pruning.prune(store, 0, time.time()).removed + clear(store).removed
+    pruned, _ = pruning.prune(store, 0, time.time())
 
-    assert [each for each in removed if each.kind == "build"] == []
+    assert path not in {**pruned.removed, **clear(store).removed}
     assert path.is_dir()
 
 
 def test_builds_that_nobody_used_for_a_month_are_pruned(store: Store) -> None:
     old, young = make_build(store, BUILD, 31), make_build(store, BUILD.replace("a", "b"), 29)
 
-    removed = pruning.prune(store, None, time.time()).removed
+    done, _ = pruning.prune(store, None, time.time())
 
-    assert [(r.kind, r.name, r.size) for r in removed] == [("build", old.name, 4)]
+    assert done.removed == {old: 4}
     assert [old.exists(), young.exists()] == [False, True]
-    assert [r.name for r in pruning.prune(store, 28 * DAY, time.time()).removed] == [young.name]
+    assert [*pruning.prune(store, 28 * DAY, time.time())[0].removed] == [young]
 
 
 def test_clearing_removes_all_builds_but_one_that_is_in_use(store: Store) -> None:

@@ -14,8 +14,8 @@ from ...project.arch_choice import from_code
 from ...project.build_platforms import HOST_PLATFORM
 from ...project.build_settings import BuildSettings
 from ...runtime.errors import BuildError
-from ...runtime.machine.architectures import Arch
 from ...runtime.machine.files import is_seen
+from ...runtime.machine.gpus import Arch
 from ...runtime.machine.platforms import numbers
 from .clang_toolkit import CLANG, clang_toolkit, clang_version, clangs_on_path
 from .distro_toolkit import distro_toolkit

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...project.build_platforms import PLATFORMS
-from ...runtime.machine.architectures import Arch
 from ...runtime.machine.files import is_seen
+from ...runtime.machine.gpus import Arch
 from .linked_toolkit import CUDART
 
 # Where a toolkit has its libraries, in any of the usual layouts.

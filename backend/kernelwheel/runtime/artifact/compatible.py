@@ -157,7 +157,7 @@ def capability_mismatch(
     libraries: Iterable[Library] | None = None,
 ) -> Mismatch | None:
     """Whether a GPU can run the Artifact's CUDA kernels: SASS that fits, or PTX that its driver can compile."""
-    from ..machine.architectures import Arch  # needed only with a GPU, so not imported at the top
+    from ..machine.gpus import Arch  # needed only with a GPU, so not imported at the top
 
     newer = manifest.requires.driver_for_ptx or ""
     driver_is_new_enough = driver is not None and numbers(newer) <= driver

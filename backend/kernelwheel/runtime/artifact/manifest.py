@@ -142,10 +142,11 @@ class Manifest(Record):
         libraries = self.libraries if self.extensions else self.modules.values()
         return any(library.device == "cuda" for library in libraries)
 
-    def extension_library(self, extension: str) -> Library | None:
-        """The library of an extension, by its name."""
-        file = self._file_of(extension)
-        return next((library for library in self.libraries if library.file == file), None)
+    def library_of(self, name: str) -> Library | None:
+        """The library of an extension, or of a module that CMake made."""
+        if not self.extensions:
+            return self.modules.get(name)
+        return next((library for library in self.libraries if library.file == self._file_of(name)), None)
 
     @property
     def left_out(self) -> list[str]:
@@ -263,7 +264,7 @@ def verified(descriptor: int, library: Library, path: Path) -> int:
     return descriptor
 
 
-def unreadable(path: Path, error: OSError) -> UnreadableArtifactError:
+def unreadable(path: str | Path, error: OSError) -> UnreadableArtifactError:
     """The error for a file that may be intact: too many files open, no permission, or an unresponsive network disk."""
     return UnreadableArtifactError(
         "the compiled kernels cannot be read",

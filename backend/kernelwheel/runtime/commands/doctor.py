@@ -11,9 +11,9 @@ from typing import Any
 from ..artifact.artifact import Artifact
 from ..artifact.compatible import Mismatch
 from ..artifact.manifest import Manifest
-from ..compiling.compiler_process import program
+from ..compiler_process import kernelwheel, program
+from ..decision.carry_out import predict
 from ..decision.decision import Decision, Request, failed, verdict
-from ..decision.find import predict
 from ..decision.snapshot import InstalledPackage, Snapshot
 from ..errors import INSTALL_COMPILER, IncompatibleArtifactError, KernelWheelError, printable
 from ..kernels import Kernels
@@ -126,7 +126,11 @@ def bad_settings(package: InstalledPackage) -> Iterator[Finding]:
 def page(view: Mapping[str, Any], kernels: Kernels) -> str:
     """The report as text."""
     lines = [*machine_text(kernels.host), "", *kernels_text(kernels), "", *next_text(view), "", *findings_text(view)]
-    return "\n".join([*lines, "", *more_text(kernels.installed.package)])
+    lines += ["", "Stores, compilers, the installation, settings"]
+    lines.append(f"  python -m kernelwheel doctor {kernels.installed.package}")
+    if kernelwheel() is None:
+        lines.append(f"  which needs kernelwheel: {INSTALL_COMPILER}")
+    return "\n".join(lines)
 
 
 def machine_text(host: Host) -> list[str]:
@@ -156,10 +160,14 @@ def kernels_text(kernels: Kernels) -> list[str]:
 
 def next_text(view: Mapping[str, Any]) -> list[str]:
     """What the next calls do, under a heading: a row for the parts of which that is the same."""
+    words = {"load": "loads", "compile": "compiles, then loads", "fail": "fails"}
     rows: dict[tuple[str, str], list[str]] = {}
     for call in view["next"]:
-        rows.setdefault(call_row(call), []).append(call["part"])
-    named = [(f"{device} {', '.join(parts)}".rstrip(), words) for (device, words), parts in rows.items()]
+        device = " ".join(filter(None, (call["device"].upper(), call["capability"])))
+        where = f" ({call['artifact']})" if call["artifact"] else ""
+        outcome = f"{words[call['outcome']]}: {call['because']}{where}"
+        rows.setdefault((device, outcome), []).append(call["part"])
+    named = [(f"{device} {', '.join(parts)}".rstrip(), outcome) for (device, outcome), parts in rows.items()]
     return ["The next call", rows_text(named)]
 
 
@@ -167,16 +175,6 @@ def findings_text(view: Mapping[str, Any]) -> list[str]:
     """The findings, under a heading."""
     heading = "Findings" if view["findings"] else "No findings"
     return [heading, *(str(Finding(**finding)) for finding in view["findings"])]
-
-
-def more_text(package: str) -> list[str]:
-    """Where the long report is, and how to get what makes it."""
-    lines = ["Stores, compilers, the installation, settings", f"  python -m kernelwheel doctor {package}"]
-    try:
-        program()
-    except KernelWheelError:
-        lines.append(f"  which needs kernelwheel: {INSTALL_COMPILER}")
-    return lines
 
 
 def view_decision(decision: Decision) -> dict[str, Any]:
@@ -191,14 +189,6 @@ def view_decision(decision: Decision) -> dict[str, Any]:
         "remedies": list(decision.error.remedies) if decision.error else [],
         "capability": "{}.{}".format(*capability) if capability else None,
     }
-
-
-def call_row(expected: Mapping[str, Any]) -> tuple[str, str]:
-    """A row for what the next call on a device type does."""
-    device = " ".join(filter(None, (expected["device"].upper(), expected["capability"])))
-    words = {"load": "loads", "compile": "compiles, then loads", "fail": "fails"}
-    where = f" ({expected['artifact']})" if expected["artifact"] else ""
-    return device, f"{words[expected['outcome']]}: {expected['because']}{where}"
 
 
 def verdict_text(mismatches: Sequence[Mismatch]) -> str:

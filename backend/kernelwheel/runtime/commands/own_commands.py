@@ -1,4 +1,4 @@
-"""The `cache` commands that every wheel has: `path` and `clear`. The others are kernelwheel's.
+"""The `cache` commands that every wheel has, `path` and `clear`, and the `Kernels` that a command is about.
 
 Exit status: 0 for success, 1 for a finding or an error, 2 for wrong usage.
 """
@@ -6,11 +6,21 @@ Exit status: 0 for success, 1 for a finding or an error, 2 for wrong usage.
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
 import json
+import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..artifact.manifest import FILE
+from ..decision.snapshot import editable_name, package_path
+from ..errors import IncompatibleArtifactError
 from ..kernels import Kernels
+from ..machine.files import is_file, is_folder
 from ..store.clearing import Cleaning, clear
 
 
@@ -42,17 +52,18 @@ def _clear(args: argparse.Namespace, kernels: Kernels) -> int:
     return show_cleaning(args, clear(kernels.installed.own_store(), args.all_versions))
 
 
-def show_cleaning(args: argparse.Namespace, cleaning: Cleaning) -> int:
-    """Print what was removed, and return the exit status."""
+def show_cleaning(args: argparse.Namespace, cleaning: Cleaning, reasons: Mapping[Path, str] | None = None) -> int:
+    """Print what was removed, and why if there are several reasons to; return the exit status."""
+    removed = [(path, size, (reasons or {}).get(path, "")) for path, size in cleaning.removed.items()]
+    freed = sum(cleaning.removed.values())
     view = {
-        "freed": cleaning.freed,
-        "removed": [removed._asdict() for removed in cleaning.removed],
-        "skipped": list(cleaning.skipped),
+        "freed": freed,
+        "removed": [{"path": str(path), "size": size, "because": because} for path, size, because in removed],
+        "skipped": cleaning.skipped,
     }
-    lines = [f"{r.kind}  {r.version}  {r.name[:12]}  {size_text(r.size)}  {r.because}" for r in cleaning.removed]
+    lines = [f"{path}  {size_text(size)}  {because}".rstrip() for path, size, because in removed]
     lines += [f"left alone: {reason}" for reason in cleaning.skipped]
-    lines.append(f"freed {size_text(cleaning.freed)}")
-    show(args, view, "\n".join(lines))
+    show(args, view, "\n".join([*lines, f"freed {size_text(freed)}"]))
     return 1 if cleaning.skipped else 0
 
 
@@ -80,3 +91,45 @@ OF_KERNELWHEEL = {
     "export": "export the kernels that this machine uses to a file",
     "import": "import kernels from an exported file or a wheel into the user's store",
 }
+
+
+def find_kernels(package: str) -> Kernels:
+    """The `Kernels` that a package has constructed in this process, or equal ones.
+
+    It is imported only if no distribution says its version, as in a checkout on PYTHONPATH.
+    """
+    if package in Kernels.constructed:
+        return Kernels.constructed[package]
+    spec = None
+    with suppress(ImportError, ValueError):  # of a package above it; ValueError: no name of a package
+        spec = find_spec(package)
+    folders = [Path(folder) for folder in spec.submodule_search_locations or ()] if spec else []
+    versions = _versions(package) or (_own_version(package) if folders else {})
+    if len(versions) != 1 or not folders:
+        raise IncompatibleArtifactError(
+            f"the kernels of {package} are not known",
+            required=f"an installed package {package} that was built with kernelwheel, from one distribution",
+            found=", ".join(sorted(versions)) or f"no {'distribution that has' if folders else 'package'} {package}",
+            remedies=[f"check the name and the environment: {sys.executable} -c 'import {package}'"],
+        )
+    natives = [folder / "_native" for folder in folders]
+    native = next((each for each in natives if is_folder(each) and is_file(each / FILE)), natives[0])
+    (version,) = versions.values()
+    return Kernels(package, version, native)
+
+
+def _own_version(package: str) -> dict[str, str]:
+    import_module(package)
+    own = getattr(sys.modules.get(f"{package}._kernelwheel.kernels"), "Kernels", None)
+    return {package: own.constructed[package].installed.version} if own and package in own.constructed else {}
+
+
+def _versions(package: str) -> dict[str, str]:
+    """The versions of the distributions that have a package's kernels, or the loader of its editable install."""
+    named = (f"{package_path(package)}/_native/{FILE}", f"{editable_name(package)}.pth")
+    found = {}
+    for each in importlib.metadata.distributions():
+        files = f"\n{each.read_text('RECORD')}"
+        if any(f"\n{name}," in files for name in named):
+            found[str(each.metadata["Name"])] = each.version
+    return found

@@ -7,35 +7,41 @@ This is the only place that decides: pure functions of a Snapshot and a Request.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from ..artifact import compatible
 from ..artifact.artifact import Artifact
 from ..artifact.compatible import Mismatch, capability_mismatch, check
 from ..artifact.content import needs_cuda, only
-from ..errors import KernelWheelError, command
+from ..errors import KernelWheelError
 from ..machine.platforms import SUPPORTED
 from ..record import Record
 from ..variables import own_variable
 from .no_kernels import always_compiled, because_of, incompatible, never_compiled, no_gpu, none_made, unusable_artifact
 from .snapshot import Damaged, Snapshot
 
-if TYPE_CHECKING:
-    from ..machine.architectures import ArchList
-
 
 class Request(Record):
-    """A request for kernels."""
+    """A request for kernels: that of a call. Those of `cache build` and its kind are in store/build_request.py."""
 
     device: str  # `cpu` or `cuda`
     # the compute capability of the GPU that a call runs on; None for all GPUs of the Host
     capability: tuple[int, int] | None = None
-    # whether it is explicit, as `cache build` is: not stopped by `never` or `off`, and perhaps for other machines' GPUs
-    build: bool = False
-    # the architectures that a build names, and then the GPUs of this process do not count; None: none
-    archs: ArchList | None = None
-    made_for: str = ""  # the list that a build's entry must have been made for, word for word, beside these GPUs
     part: str = ""  # the part of the package that has them; empty: all of it
+
+    build = False  # whether it is explicit: not stopped by `never` or `off`
+
+    @property
+    def for_all_gpus(self) -> bool:
+        """Whether CUDA kernels must fit every GPU of the Host; the others may be of a different generation."""
+        return self.capability is None
+
+    def lacking(self, snapshot: Snapshot, artifact: Artifact) -> tuple[Mismatch, ...]:
+        """What CUDA kernels lack for it that fit this machine."""
+        if self.capability is None:
+            return ()
+        reason = capability_mismatch(artifact.manifest, self.capability, snapshot.host.driver)
+        return (reason,) if reason else ()
 
 
 class Decision(Record):
@@ -93,24 +99,16 @@ def failed(request: Request, error: KernelWheelError, before: str = "") -> Decis
 def against(snapshot: Snapshot, request: Request, artifact: Artifact) -> tuple[Mismatch, ...]:
     """The mismatches that rule an Artifact out for a request; empty if it fits."""
     artifact = artifact.only(request.part)
-    manifest, host = artifact.manifest, snapshot.host
-    parts = manifest.content["parts"]
+    parts = artifact.manifest.content["parts"]
     if lacking := {*filter(None, [request.part] if request.part else snapshot.parts)}.difference(parts):
         required, has = f"the kernels of {min(lacking)}", f"those of {', '.join(parts) or 'no part'}"
         return (Mismatch("part", required, has, f"rebuild {snapshot.package}"),)
-    found = compatible.for_device(check(manifest, host, snapshot.wanted_of(artifact)), request.device)
-    if request.device != "cuda" or not (request.build or request.capability):
+    found = compatible.for_device(check(artifact.manifest, snapshot.host, snapshot.wanted_of(artifact)), request.device)
+    if request.device != "cuda":
         return found
-    if request.capability or request.archs:
-        # The other visible GPUs may be of a different generation.
+    if not request.for_all_gpus:
         found = tuple(mismatch for mismatch in found if mismatch.dimension != "capability")
-    if found:
-        return found
-    if request.build:
-        return _lacking(snapshot, request, artifact)
-    assert request.capability
-    reason = capability_mismatch(manifest, request.capability, host.driver)
-    return (reason,) if reason else ()
+    return found or request.lacking(snapshot, artifact)
 
 
 def against_own(snapshot: Snapshot, request: Request) -> tuple[Mismatch, ...]:
@@ -127,33 +125,6 @@ def verdict(snapshot: Snapshot) -> tuple[Mismatch, ...]:
     if snapshot.artifact is None:
         return against_own(snapshot, Request("cpu"))
     return check(snapshot.artifact.manifest, snapshot.host, snapshot.wanted_of(snapshot.artifact))
-
-
-def _lacking(snapshot: Snapshot, request: Request, artifact: Artifact) -> tuple[Mismatch, ...]:
-    """What CUDA kernels lack for a build that names architectures, or none.
-
-    Where neither they nor a GPU say what is wanted, a wheel has what its builder intended; a store's entry may have
-    been compiled for a single GPU, unless it has the default list.
-    """
-    from ..machine.architectures import Arch
-    from ..settings import DEFAULT
-
-    manifest, host, archs = artifact.manifest, snapshot.host, request.archs
-    made = [[tuple(map(Arch.from_string, each)) for each in (lib.sass, lib.ptx)] for lib in manifest.kernels]
-    if host.cuda is not None and manifest.libraries_for("cuda"):
-        if archs and all(archs.covered_by(*each) for each in made):
-            return ()
-        chosen = manifest.built_with.get("settings", {}).get("archs", {})
-        if request.made_for and request.made_for == chosen.get("value"):
-            return ()
-        by_default = host.capabilities or artifact.guard is None or chosen.get("origin") == str(DEFAULT)
-        if by_default and not archs and not request.made_for:
-            return ()
-    named = str(archs) if archs else request.made_for
-    sass, ptx = (", ".join(map(str, sorted({arch for each in made for arch in each[i]}))) or "none" for i in (0, 1))
-    required = f"CUDA kernels for {named or 'the default architectures of a wheel, because no GPU is visible'}"
-    remedy = command(manifest.package, "cache build" + (f" --archs '{named}'" if named else ""))
-    return (Mismatch("archs", required, f"SASS for {sass}; PTX for {ptx}", remedy, "cuda"),)
 
 
 def _fitting(request: Request, artifact: Artifact, damaged: tuple[Damaged, ...] = ()) -> Decision:

@@ -6,6 +6,8 @@ sources, the entries of the stores) is read only if it does not.
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,20 +16,33 @@ from .. import variables
 from ..artifact import manifest as manifests
 from ..artifact.artifact import Artifact
 from ..artifact.compatible import ANYTHING, Mismatch, Wanted
-from ..artifact.content import MAIN
+from ..artifact.content import MAIN, Content
 from ..artifact.manifest import Manifest
 from ..errors import IncompatibleArtifactError, KernelWheelError, UnreadableArtifactError
-from ..machine.files import json_sha256
+from ..machine.files import is_file, is_folder, is_seen, json_sha256
 from ..machine.host import Host
 from ..machine.platforms import can_compile, require_supported
 from ..record import Record, remembered
 from .no_kernels import changed_sources, no_wheel
 
 if TYPE_CHECKING:  # at import, load only what a fitting wheel needs
-    from ..artifact.content import Content
     from ..settings import Settings
     from ..store.store import Store
-    from .sources import Sources
+
+
+# The file that says where the checkout of an editable install is, in its copy of the loader.
+NOTE = "checkout.json"
+
+
+class Sources(Record):
+    """The sources of a package's kernels."""
+
+    # what would be compiled, with the options of the package's own table or none: those of this process take their
+    # place
+    content: Content
+    folder: Path  # the folder with CMakeLists.txt, or with the files of the extensions
+    # those in `[tool.kernelwheel]`; for a wheel, those that decide the binary, from its manifest
+    options: dict[str, str]
 
 
 class Damaged(Record):
@@ -161,8 +176,6 @@ class InstalledPackage:
     @remembered
     def source(self) -> Sources | None:
         """The sources to compile from: next to the Artifact in a wheel, or in the checkout; None if there are none."""
-        from .sources import find_sources
-
         return find_sources(self.package, self.version, self.folder, self.manifest)
 
     @property
@@ -181,8 +194,6 @@ class InstalledPackage:
 
     def read_sources_again(self) -> None:
         """Accept sources of a checkout that were edited since they were first read; the compiler checks a wheel's."""
-        from .sources import find_sources
-
         before = self.source
         if self.manifest is not None or self.given or before is None:
             return
@@ -195,11 +206,47 @@ class InstalledPackage:
 
     def stores(self) -> Iterator[Store]:
         """The stores in search order; the last one is the user's own. None where no kernels are compiled."""
-        from ..store import places
+        from ..store.store import stores
 
-        return places.stores(self.settings, self.package, self.version) if can_compile() else iter(())
+        return stores(self.settings, self.package, self.version) if can_compile() else iter(())
 
     def own_store(self) -> Store:
         """The user's own store. Raises where no kernels are compiled, which have none."""
         require_supported()
         return [*self.stores()][-1]
+
+
+def find_sources(package: str, version: str, native: Path, manifest: Manifest | None) -> Sources | None:
+    """Find the sources next to a wheel's Artifact, or those of the checkout that the package is imported from."""
+    if manifest is not None:
+        from ..settings import recorded
+
+        folder, content = native / "src", manifest.content
+        there = is_folder(folder) if content["extensions"] else is_file(folder / "CMakeLists.txt")
+        return Sources(content, folder, recorded(manifest.built_with["settings"])) if there else None
+    project = _checkout(package, native)
+    if not is_file(project / "pyproject.toml"):
+        return None
+    from .. import compiler_process
+
+    found = compiler_process.describe(package, version, project)
+    return Sources(found["content"], Path(found["folder"]), found["options"]) if found else None
+
+
+def _checkout(package: str, native: Path) -> Path:
+    """The project of an editable install: where its note says, or around the package that is imported."""
+    for note in (Path(folder or ".") / editable_name(package) / NOTE for folder in sys.path):
+        if is_seen(note):
+            return Path(json.loads(note.read_text(encoding="utf-8"))["project"])
+    # Follow the file's link: a strict editable install imports a folder of links to the checkout's files.
+    return (native.parent / "__init__.py").resolve().parents[package.count(".") + 1]
+
+
+def editable_name(package: str) -> str:
+    """What an editable install of a package calls its copy of the runtime, which is beside the package."""
+    return f"_{package.replace('.', '__')}_kernelwheel"
+
+
+def package_path(package: str) -> str:
+    """A package's folder in a wheel, relative to where it is installed: `acme/ops`."""
+    return package.replace(".", "/")

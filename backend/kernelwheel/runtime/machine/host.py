@@ -76,11 +76,11 @@ def with_gpus(host: Host) -> Host:
 def with_listed_gpus(host: Host) -> Host:
     """The same Host with its driver and GPUs, without initialising CUDA: only where NVML cannot tell, CUDA is asked.
 
-    On machines whose GPUs differ, more of them may count than CUDA shows; see `nvml.visible_capabilities`.
+    On machines whose GPUs differ, more of them may count than CUDA shows; see `gpus.visible_capabilities`.
     """
     import torch
 
-    from .nvml import visible_capabilities  # not at the top: an import of the package does not ask for GPUs
+    from .gpus import visible_capabilities  # not at the top: an import of the package does not ask for GPUs
 
     if host.cuda is None or torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return with_gpus(host)

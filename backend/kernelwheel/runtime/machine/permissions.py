@@ -56,12 +56,8 @@ class Guard(Record):
     @contextmanager
     def opened(self, folder: Path, make: int | None = None) -> Iterator[int]:
         """The descriptor of a folder: the cache folder or one below it."""
-        descriptor = self._open_outer(make)
+        descriptor = self._open_folder(folder, make)
         try:
-            inside = self.folder
-            for name in folder.relative_to(self.folder).parts:
-                inside /= name
-                descriptor = _exchanged(descriptor, self._open_inner(descriptor, name, inside, make))
             yield descriptor
         finally:
             os.close(descriptor)
@@ -81,38 +77,38 @@ class Guard(Record):
 
     def open_file(self, parent: int, name: str, path: Path) -> int:
         """The descriptor of a file in an open folder, for reading; `path` is named in errors. Raises as `opened`."""
-        # Without O_NONBLOCK, opening a FIFO that somebody put there would block for ever.
-        descriptor = _open(name, os.O_RDONLY | os.O_NONBLOCK, parent, path)
-        if descriptor is not None:
-            try:
-                info = os.fstat(descriptor)
-                if stat.S_ISREG(info.st_mode) and self._is_ours_alone(info):
-                    return descriptor
-            except BaseException:
-                os.close(descriptor)
-                raise
-            os.close(descriptor)
-        raise self._unsafe(path, os.stat(name, dir_fd=parent, follow_symlinks=False), "file")
-
-    def _open_outer(self, make: int | None) -> int:
-        """Open the cache folder from the root downwards, following links here rather than in the kernel."""
-        descriptor = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            where = Path("/")
-            names, links = list(reversed(self.folder.parts[1:])), 0
-            self._check_outer(where, descriptor, bool(names))
+            # Without O_NONBLOCK, opening a FIFO that somebody put there would block for ever.
+            descriptor = _open(name, os.O_RDONLY | os.O_NONBLOCK, parent, path)
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+            raise self._unsafe(path, os.stat(name, dir_fd=parent, follow_symlinks=False), "file") from error
+        info = os.fstat(descriptor)
+        if stat.S_ISREG(info.st_mode) and self._is_ours_alone(info):
+            return descriptor
+        os.close(descriptor)
+        raise self._unsafe(path, info, "file")
+
+    def _open_folder(self, folder: Path, make: int | None) -> int:
+        """Open a folder from the root downwards, following links here rather than in the kernel."""
+        names = list(reversed(folder.parts[1:]))
+        below = len(folder.relative_to(self.folder).parts)  # how many of the names are below the cache folder
+        descriptor, where, links = _open("/", os.O_PATH | os.O_DIRECTORY, None, Path("/")), Path("/"), 0
+        try:
+            self._check_folder(where, descriptor, len(names) - below)
             while names:
                 name = names.pop()
-                path = where / name
+                path, above = where / name, len(names) - below
                 try:
-                    following = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=descriptor)
-                except FileNotFoundError as error:
+                    following = _open(name, os.O_PATH, descriptor, path)
+                except FileNotFoundError:
                     if make is None:
-                        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from error
+                        raise
                     # Folders above the cache folder follow the umask, but are never writable by others.
-                    following = _made(name, descriptor, make, exactly=not names)
+                    following = _made(name, descriptor, make, exactly=above <= 0)
                 info = os.fstat(following)
-                if stat.S_ISLNK(info.st_mode):
+                if stat.S_ISLNK(info.st_mode) and above >= 0:
                     links += 1
                     target = os.readlink("", dir_fd=following)
                     os.close(following)
@@ -122,24 +118,25 @@ class Guard(Record):
                         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(self.folder))
                     if target.startswith("/"):
                         where = Path("/")
-                        descriptor = _exchanged(descriptor, os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
+                        descriptor = _exchanged(descriptor, _open("/", os.O_PATH | os.O_DIRECTORY, None, where))
                     names += reversed([part for part in target.split("/") if part not in ("", ".")])
                     continue
                 descriptor, where = _exchanged(descriptor, following), path
-                self._check_outer(where, descriptor, bool(names))
+                self._check_folder(where, descriptor, above)
             # An O_PATH descriptor cannot be listed: open the folder for reading.
-            return _exchanged(descriptor, os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=descriptor))
+            return _exchanged(descriptor, _open(".", os.O_RDONLY | os.O_DIRECTORY, descriptor, where))
         except BaseException:
             os.close(descriptor)
             raise
 
-    def _check_outer(self, path: Path, descriptor: int, above: bool) -> None:
+    def _check_folder(self, path: Path, descriptor: int, above: int) -> None:
+        """Check a folder that is so many levels above the cache folder; negative: below it."""
         info = os.fstat(descriptor)
-        if not stat.S_ISDIR(info.st_mode):
+        if above >= 0 and not stat.S_ISDIR(info.st_mode):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
-        if self._is_ours_alone(info):
+        if stat.S_ISDIR(info.st_mode) and self._is_ours_alone(info):
             return
-        if self.trust.includes(info.st_uid):
+        if above >= 0 and self.trust.includes(info.st_uid):
             if info.st_mode & stat.S_ISVTX:
                 return  # others can add to it, but cannot rename or remove what is ours
             if above and not info.st_mode & stat.S_IWOTH:
@@ -147,19 +144,6 @@ class Guard(Record):
                 if members is not None and all(map(self.trust.includes, members)):
                     return  # as a user's private group
         raise self._unsafe(path, info, "folder")
-
-    def _open_inner(self, parent: int, name: str, path: Path, make: int | None) -> int:
-        try:
-            descriptor = _open(name, os.O_RDONLY | os.O_DIRECTORY, parent, path)
-        except FileNotFoundError:
-            if make is None:
-                raise
-            descriptor = _made(name, parent, make, exactly=True)
-        if descriptor is not None:
-            if self._is_ours_alone(os.fstat(descriptor)):
-                return descriptor
-            os.close(descriptor)
-        raise self._unsafe(path, os.stat(name, dir_fd=parent, follow_symlinks=False), "folder")
 
     def _is_ours_alone(self, info: os.stat_result) -> bool:
         others_may_write = info.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
@@ -183,13 +167,11 @@ class Guard(Record):
         )
 
 
-def _open(name: str, flags: int, parent: int, path: Path) -> int | None:
-    """The descriptor of something in an open folder; None if it is a link, or is not a folder but should be."""
+def _open(name: str, flags: int, parent: int | None, path: Path) -> int:
+    """The descriptor of something in an open folder, or of the root; `path` is named in errors."""
     try:
         return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
     except OSError as error:
-        if error.errno in (errno.ELOOP, errno.ENOTDIR):
-            return None
         raise OSError(error.errno, error.strerror, str(path)) from error
 
 

@@ -100,23 +100,16 @@ class Linux:
         return True
 
     @staticmethod
-    def path_of(descriptor: int) -> str:
-        """A path to an open file itself, wherever it was moved, for as long as the descriptor is open.
-
-        It names the process, so that it leads others to the same file: debuggers open what the loader was given.
-        """
-        return f"/proc/{Path('/proc/self').readlink()}/fd/{descriptor}"
-
-    @staticmethod
     def path_to_load(descriptor: int) -> tuple[int, str]:
-        """A path to an open file that the dynamic loader was never given, after the descriptor that it leads by.
+        """A path to an open file itself, which the dynamic loader was never given, after the descriptor it leads by.
 
-        That takes the place of this one, whose number may be in use again although its library is still loaded: a
-        program can close what is not its own.
+        It leads there for as long as that is open, and names the process: debuggers open what the loader was given. The
+        descriptor takes the place of this one, whose number may be in use again although its library is still loaded:
+        a program can close what is not its own.
         """
-        opened = [descriptor]
+        folder, opened = f"/proc/{Path('/proc/self').readlink()}/fd", [descriptor]
         try:
-            while (path := Linux.path_of(opened[-1])) in _given:
+            while (path := f"{folder}/{opened[-1]}") in _given:
                 opened.append(os.dup(opened[-1]))
             _given.add(path)
             return opened.pop(), path

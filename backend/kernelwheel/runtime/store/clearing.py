@@ -12,48 +12,34 @@ import math
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
 from ..artifact.manifest_schema import is_digest
 from ..errors import StoreError
 from ..machine.files import is_folder
-from ..machine.locks import exclusive
-from ..record import Record
+from ..machine.fork_safe_locks import exclusive
 from .store import REUSABLE, Store
 from .store_lock import making, parts_made
 
 
-class Removed(Record):
-    """What was removed: an `entry`, a damaged one in `quarantine`, a dead maker's `leftover`, or a `build`.
+class Cleaning:
+    """What was removed, with its size in bytes, and what was left alone and why."""
 
-    A build is a folder in which kernels were compiled, for any version; its name identifies the rest of the Plan.
-    """
-
-    kind: str
-    version: str
-    name: str
-    size: int
-    because: str
-
-
-class Cleaning(Record):
-    """What was removed, and what was left alone and why."""
-
-    removed: tuple[Removed, ...]
-    skipped: tuple[str, ...]
-
-    @property
-    def freed(self) -> int:
-        """The bytes freed, in total."""
-        return sum(removed.size for removed in self.removed)
+    def __init__(self) -> None:
+        self.removed: dict[Path, int] = {}
+        self.skipped: list[str] = []
 
 
 def clear(store: Store, all_versions: bool = False) -> Cleaning:
     """Remove all entries of this version, or of all versions, with their quarantine and leftovers, and all builds."""
-    wanted = [each for each in versions(store) if all_versions or each.version == store.version]
-    return together(clean(wanted, lambda entry: "cleared"), clean_builds(store, math.inf, "cleared"))
+    done = Cleaning()
+    for each in versions(store):
+        if all_versions or each.version == store.version:
+            clean(each, lambda entry: True, done)
+    clean_builds(store, math.inf, done)
+    return done
 
 
 def versions(store: Store) -> list[Store]:
@@ -67,27 +53,27 @@ def versions(store: Store) -> list[Store]:
         raise store.unreadable(error) from error
 
 
-def clean_builds(store: Store, before: float, because: str) -> Cleaning:
-    """Remove the build folders that are not in use and have not been used since `before` (seconds since 1970)."""
-    removed: list[Removed] = []
-    skipped: list[str] = []
+def clean_builds(store: Store, before: float, done: Cleaning) -> None:
+    """Remove the folders that kernels of any version were compiled in, if they are not in use and have not been used
+    since `before` (seconds since 1970).
+    """
     try:
         store.guard.check(store.builds)
         old = [path for path in _inside(store.builds) if _is_build(path) and path.lstat().st_mtime < before]
     except FileNotFoundError:
-        old = []
+        return
     except (StoreError, OSError) as error:
-        return Cleaning((), (f"{store.builds}: {error}",))
+        done.skipped.append(f"{store.builds}: {error}")
+        return
     for path in old:
-        found = Removed("build", "", path.name, size_of(path), because)
+        size = size_of(path)
         try:
             with exclusive(path.with_suffix(".lock"), _give_up):
                 (path / REUSABLE).unlink(missing_ok=True)  # first, so that a partly removed folder is not reused
                 shutil.rmtree(path)
-            removed.append(found)
+            done.removed[path] = size
         except (OSError, _Busy) as error:
-            skipped.append(f"{path}: {error}")
-    return Cleaning(tuple(removed), tuple(skipped))
+            done.skipped.append(f"{path}: {error}")
 
 
 def _is_build(path: Path) -> bool:
@@ -96,32 +82,25 @@ def _is_build(path: Path) -> bool:
     return program == "kernelwheel" and len(digest) == 32 and not digest.strip("0123456789abcdef")
 
 
-def together(one: Cleaning, other: Cleaning) -> Cleaning:
-    """Two cleanings as one."""
-    return Cleaning(one.removed + other.removed, one.skipped + other.skipped)
-
-
-def clean(stores: Sequence[Store], reason: Callable[[Path], str]) -> Cleaning:
-    """Remove the versions' entries that there is a reason for, and all that is damaged or left of dead makers; not from
-    a Store that is unsafe or in use.
+def clean(store: Store, unwanted: Callable[[Path], bool], done: Cleaning) -> None:
+    """Remove a version's entries that are unwanted, and all that is damaged or left of dead makers; nothing from a
+    Store that is unsafe or in use.
     """
-    removed: list[Removed] = []
-    skipped: list[str] = []
-    for store in stores:
-        try:
-            store.guard.check(store.root)
-            if waste := dict(_waste(store, reason)):
-                with ExitStack() as held:
-                    for part in parts_made(store):
-                        held.enter_context(making(part, _give_up))  # removes the leftovers
-                    for path, each in waste.items():
-                        if not os.path.lexists(path) if each.kind == "leftover" else _discard(store, path):
-                            removed.append(each)
-        except (StoreError, _Busy) as error:
-            skipped.append(f"version {store.version}: {error}")
-        except OSError as error:
-            skipped.append(f"version {store.version}: {store.unwritable(error).found}")
-    return Cleaning(tuple(removed), tuple(skipped))
+    try:
+        store.guard.check(store.root)
+        left, damaged = _inside(store.root / ".work"), _inside(store.root / ".quarantine")
+        entries = [path for path in _inside(store.root) if is_digest(path.name) and unwanted(path)]
+        if sizes := {path: size_of(path) for path in (*left, *damaged, *entries)}:
+            with ExitStack() as held:
+                for part in parts_made(store):
+                    held.enter_context(making(part, _give_up))  # removes the leftovers
+                for path, size in sizes.items():
+                    if not os.path.lexists(path) if path in left else _discard(store, path):
+                        done.removed[path] = size
+    except (StoreError, _Busy) as error:
+        done.skipped.append(f"version {store.version}: {error}")
+    except OSError as error:
+        done.skipped.append(f"version {store.version}: {store.unwritable(error).found}")
 
 
 class _Busy(Exception):
@@ -130,16 +109,6 @@ class _Busy(Exception):
 
 def _give_up(*_: object) -> None:
     raise _Busy("in use by another process; try again when it is done")
-
-
-def _waste(store: Store, reason: Callable[[Path], str]) -> Iterator[tuple[Path, Removed]]:
-    """What to remove of one version."""
-    found = [("leftover", path, "its maker is dead") for path in _inside(store.root / ".work")]
-    found += [("quarantine", path, "damaged") for path in _inside(store.root / ".quarantine")]
-    found += [("entry", path, reason(path)) for path in _inside(store.root) if is_digest(path.name)]
-    for kind, path, because in found:
-        if because:
-            yield path, Removed(kind, store.version, path.name, size_of(path), because)
 
 
 def _inside(folder: Path) -> list[Path]:

@@ -24,8 +24,10 @@ from ..artifact.artifact import Artifact
 from ..artifact.manifest_schema import is_digest
 from ..errors import TOO_MANY_OPEN, IncompatibleArtifactError, StoreError, UnreadableStoreError, command, way_out
 from ..machine.permissions import NOBODY_ELSE, PRIVATE, Guard, Trust
+from ..machine.platforms import HOST_PLATFORM
 from ..record import Record
-from ..variables import own_variable
+from ..settings import EVERYONE, Settings
+from ..variables import cache_home, own_variable
 
 # In a build folder: exists only while everything else in it can be reused by the next compile.
 REUSABLE = "reusable.json"
@@ -64,7 +66,7 @@ class Store(Record):
                 if not folder.exists():
                     continue  # another process has just removed it
                 if damaged is None:
-                    raise error if self.own else self.damaged_for_good(folder, error) from error
+                    raise error if self.own else self._damaged_for_good(folder, error) from error
                 damaged(folder, error)
             else:
                 yield entry
@@ -88,7 +90,8 @@ class Store(Record):
     def quarantine(self, folder: Path, because: IncompatibleArtifactError | None = None) -> Path:
         """Move a damaged entry to the quarantine folder and return its new place."""
         if not self.own:
-            raise self.damaged_for_good(folder, because) from because
+            assert because
+            raise self._damaged_for_good(folder, because) from because
         place = self.root / ".quarantine" / f"{folder.name}.{os.urandom(4).hex()}"
         try:
             self.guard.make(place.parent, PRIVATE)
@@ -98,14 +101,10 @@ class Store(Record):
             raise self.unwritable(error) from error
         return place
 
-    def damaged_for_good(self, folder: Path, because: IncompatibleArtifactError | None) -> IncompatibleArtifactError:
+    def _damaged_for_good(self, folder: Path, error: IncompatibleArtifactError) -> IncompatibleArtifactError:
         """The error for a damaged entry of a read-only Store, which stays."""
-        return IncompatibleArtifactError(
-            "the compiled kernels are damaged",
-            required="an unchanged manifest and unchanged libraries",
-            found=because.found if because else str(folder),
-            remedies=[f"remove {folder}", f"or remove {self.folder} from {self._variable}"],
-        )
+        remedies = [f"remove {folder}", f"or remove {self.folder} from {self._variable}"]
+        return type(error)(error.problem, required=error.required, found=error.found, remedies=remedies)
 
     @property
     def guard(self) -> Guard:
@@ -143,3 +142,39 @@ class Store(Record):
             found=f"{type(error).__name__}: {error}",
             remedies=[way_out(error)] if error.errno in TOO_MANY_OPEN else remedies,
         )
+
+
+def default_folder() -> Path:
+    """The user's cache folder (XDG_CACHE_HOME, else ~/.cache), in which each package has its own subfolder."""
+    folder = cache_home()
+    if folder is None:
+        raise StoreError(
+            "no folder to store compiled kernels in",
+            required="an absolute path from XDG_CACHE_HOME, or from the user's home",
+            found=f"neither, nor a home of user {HOST_PLATFORM.starter()} in the user database",
+            remedies=["set HOME, or XDG_CACHE_HOME to an absolute path"],
+        )
+    return folder / "kernelwheel"
+
+
+def stores(settings: Settings, package: str, version: str) -> Iterator[Store]:
+    """The Stores that the settings name, in search order; the last is the user's own."""
+    trust = trust_of(settings)
+    for folder in map(Path, settings.cache_path):
+        yield Store(folder, package, version, own=False, trust=trust)
+    own = Path(settings.cache_dir) if settings.cache_dir else default_folder()
+    yield Store(own, package, version, trust=trust)
+
+
+def trust_of(settings: Settings) -> Trust:
+    """The users that the settings trust, by number."""
+    if HOST_PLATFORM.has_other_privileges():
+        raise StoreError(
+            "a program that runs with another user's privileges cannot use a cache",
+            required="one user: the environment of whoever started the program decides where caches are",
+            found=f"user {HOST_PLATFORM.starter()}, privileges of user {HOST_PLATFORM.user()}, or privileges put "
+            "aside or given by the program's file (setuid, setgid, capabilities; AT_SECURE)",
+            remedies=["install a wheel that was built for this machine"],
+        )
+    named = settings.trusted_owners
+    return Trust(frozenset(int(user) for user in named if user != EVERYONE), EVERYONE in named)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from ..machine.locks import exclusive
+from ..machine.fork_safe_locks import exclusive
 from ..machine.permissions import FILE, FOLDER, PRIVATE
 from ..machine.platforms import HOST_PLATFORM
 from .store import Store

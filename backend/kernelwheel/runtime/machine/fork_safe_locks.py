@@ -1,12 +1,15 @@
-"""A lock between processes that never goes stale: the kernel releases it when its last holder is dead.
+"""Locks between processes, and between threads, and what a fork makes of them.
 
-flock(2) belongs to the open file, which child processes can inherit. A compiler that outlives its killed build still
-holds the lock of the folder that it writes to, and nobody else starts there before it ends. A plain fork, which has no
-part in its parent's work, closes the lock. The lock file is never unlinked: otherwise, two processes could lock two
-different files of the same name.
+Those between processes never go stale: the kernel releases one when its last holder is dead. flock(2) belongs to the
+open file, which child processes can inherit. A compiler that outlives its killed build still holds the lock of the
+folder that it writes to, and nobody else starts there before it ends. A plain fork, which has no part in its parent's
+work, closes the lock. The lock file is never unlinked: otherwise, two processes could lock two different files of the
+same name.
 
 This is not the library filelock: without flock, version 4 falls back to a lock *file*, which can go stale, and it hands
 no descriptor to child processes.
+
+Those between threads are free in a forked child: the thread that holds one is in the parent alone.
 """
 
 from __future__ import annotations
@@ -16,8 +19,9 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from weakref import WeakSet
 
 from .platforms import HOST_PLATFORM
 
@@ -72,11 +76,34 @@ def kept_in_child() -> Iterator[None]:
             _held.update(held)
 
 
-def _close_in_child() -> None:
+class ThreadLock:
+    """A reentrant lock, free in a forked child whoever holds it in the parent."""
+
+    def __init__(self) -> None:
+        self._begin()
+        _thread_locks.add(self)
+
+    def _begin(self) -> None:
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(RuntimeError):  # in a child that was forked in the body: its own is not held
+            self._lock.release()
+
+
+_thread_locks: WeakSet[ThreadLock] = WeakSet()
+
+
+def _begin_in_child() -> None:
     for descriptor in _held:
         os.close(descriptor)
     _held.clear()
     _guard.release()
+    for lock in _thread_locks:
+        lock._begin()
 
 
-HOST_PLATFORM.at_fork(before=_guard.acquire, after_in_parent=_guard.release, after_in_child=_close_in_child)
+HOST_PLATFORM.at_fork(before=_guard.acquire, after_in_parent=_guard.release, after_in_child=_begin_in_child)

@@ -1,4 +1,7 @@
-"""The compute capabilities of the visible GPUs, asked of NVIDIA's management library, which initialises no CUDA.
+"""GPUs: which code they run, and which ones this process sees, asked of NVML, which initialises no CUDA.
+
+The terms are NVIDIA's: *SASS* is machine code for one compute capability; *PTX* is portable assembly that the driver
+compiles at load time (CUDA C++ Programming Guide, "Binary Compatibility" and "PTX Compatibility").
 
 A process that has initialised CUDA cannot use it in its forked children, and a context takes memory of the GPU.
 Functions and return values: NVML API Reference Guide. CUDA_VISIBLE_DEVICES: CUDA Programming Guide, "Environment
@@ -10,12 +13,57 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from .platforms import HOST_PLATFORM
 
 Capability = tuple[int, int]
 
 DRIVER_NOT_LOADED = 9  # NVML_ERROR_DRIVER_NOT_LOADED
+# Programming Guide, "Binary Compatibility": none between desktop and Tegra, nor between Tegra architectures.
+TEGRA = {(7, 2), (8, 7), (11, 0)}
+
+ITEM = re.compile(r"(?P<major>\d+)\.(?P<minor>\d)(?P<suffix>[af]?)(?P<ptx>\+PTX)?")
+
+
+class Arch(NamedTuple):
+    """One architecture: a compute capability and, as in `9.0a` or `12.0f`, its feature suffix."""
+
+    major: int
+    minor: int
+    suffix: str = ""
+
+    def __str__(self) -> str:
+        """The spelling in manifests and TORCH_CUDA_ARCH_LIST: `9.0a`."""
+        return f"{self.major}.{self.minor}{self.suffix}"
+
+    @property
+    def code(self) -> str:
+        """The digits in nvcc's names: `90a` in `sm_90a` and `compute_90a`."""
+        return f"{self.major}{self.minor}{self.suffix}"
+
+    @classmethod
+    def from_string(cls, text: str) -> Arch:
+        """Parse the manifest's spelling: `9.0a`."""
+        match = ITEM.fullmatch(text)
+        if not match or match["ptx"]:
+            raise ValueError(f"not a compute capability: {text!r}")
+        return cls(int(match["major"]), int(match["minor"]), match["suffix"])
+
+    def sass_runs_on(self, capability: tuple[int, int]) -> bool:
+        """Whether SASS for this architecture runs on a GPU with that compute capability."""
+        major, minor = capability
+        if self.suffix == "a" or (major, minor) in TEGRA or (self.major, self.minor) in TEGRA:
+            return (self.major, self.minor) == (major, minor)
+        return self.major == major and self.minor <= minor
+
+    def ptx_runs_on(self, capability: tuple[int, int]) -> bool:
+        """Whether a new enough driver can compile PTX for this architecture to that compute capability."""
+        if self.suffix == "a":
+            return (self.major, self.minor) == capability
+        if self.suffix == "f":
+            return self.major == capability[0] and self.minor <= capability[1]
+        return (self.major, self.minor) <= capability
 
 
 class GpuQueryError(Exception):

@@ -1,1 +1,0 @@
-"""Asking the compiler, which is kernelwheel in a process of its own."""
