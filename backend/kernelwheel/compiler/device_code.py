@@ -55,9 +55,10 @@ def host_code_digest(work: Path, file: str) -> str:
         return ""
     told = {}
     for command in json.loads((build / COMMANDS).read_text(encoding="utf-8")):
-        _, of_library, source = command["output"].rpartition(f"{objects}/")  # older releases of CMake name no folder
-        if of_library and source.endswith(f"{CUDA_SUFFIX}.o"):
-            told[source] = directives_of(words(command["command"], build)).decode(errors="surrogateescape")
+        options = words(command["command"], build)
+        made = options[options.index("-o") + 1]
+        if made.startswith(f"{objects}/") and command["file"].endswith(CUDA_SUFFIX):
+            told[made] = sorted(directives_of(options).decode(errors="surrogateescape").splitlines())
     return json_sha256(told) if told else ""
 
 
