@@ -48,18 +48,20 @@ def host_code_digest(work: Path, file: str) -> str:
     Empty if no kernels are in it, or if a file that was read for them knows the architectures.
     """
     build = work / "build"
-    objects = f"CMakeFiles/{file.removeprefix('lib').removesuffix('.so')}.dir"
-    lists = (build / objects).rglob(f"*{CUDA_SUFFIX}.o.d.read")
-    read = {build / name for each in lists for name in names_in_rule(each)}
-    if any(ARCHITECTURES in path.read_bytes() for path in read if path.is_file()):
-        return ""
+    objects = f"CMakeFiles/{file.removeprefix('lib').removesuffix('.so')}.dir/"
     told = {}
     for command in json.loads((build / COMMANDS).read_text(encoding="utf-8")):
         options = words(command["command"], build)
         made = options[options.index("-o") + 1]
-        if made.startswith(f"{objects}/") and command["file"].endswith(CUDA_SUFFIX):
+        if made.startswith(objects) and command["file"].endswith(CUDA_SUFFIX):
             told[made] = sorted(directives_of(options).decode(errors="surrogateescape").splitlines())
-    return json_sha256(told) if told else ""
+    lists = [build / f"{made}.d.read" for made in told]
+    if not lists or not all(each.is_file() for each in lists):
+        return ""
+    read = {build / name for each in lists for name in names_in_rule(each)}
+    if any(ARCHITECTURES in path.read_bytes() for path in read if path.is_file()):
+        return ""
+    return json_sha256(told)
 
 
 def split(data: bytes) -> list[bytes]:
