@@ -51,10 +51,10 @@ def host_code_digest(work: Path, file: str) -> str:
     objects = f"CMakeFiles/{file.removeprefix('lib').removesuffix('.so')}.dir/"
     told = {}
     for command in json.loads((build / COMMANDS).read_text(encoding="utf-8")):
-        options = words(command["command"], build)
-        made = options[options.index("-o") + 1]
-        if made.startswith(objects) and command["file"].endswith(CUDA_SUFFIX):
-            told[made] = sorted(directives_of(options).decode(errors="surrogateescape").splitlines())
+        if f" -o {objects}" in command["command"] and command["file"].endswith(CUDA_SUFFIX):  # others are not parsed
+            options = words(command["command"], build)
+            macros = directives_of(options).decode(errors="surrogateescape")
+            told[options[options.index("-o") + 1]] = sorted(macros.splitlines())
     lists = [build / f"{made}.d.read" for made in told]
     if not lists or not all(each.is_file() for each in lists):
         return ""

@@ -246,7 +246,7 @@ class Kernels:
 
     def _load_first(self, name: str, artifact: Artifact) -> None:
         """Load the first module or extension requested; if it, or another one, is not intact, the search goes on."""
-        first = artifact.manifest.library_of(name)
+        first = artifact.manifest.find_library(name)
         for library in artifact.manifest.libraries:
             if library != first:
                 artifact.verify_library(library)
@@ -271,7 +271,7 @@ class Kernels:
 
 def refuse_other_family(package: str, host: Host, name: str, artifact: Artifact) -> None:
     """Raise an error if the kernels of an extension are for one family of GPUs, and these are others."""
-    library = artifact.manifest.library_of(name)
+    library = artifact.manifest.find_library(name)
     if library and artifact.manifest.is_of_a_family(library):
         host = hosts.with_gpus(host) if host.capabilities is None else host
         gpus = host.capabilities or ()

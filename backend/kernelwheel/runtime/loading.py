@@ -47,7 +47,7 @@ def load_module(package: str, name: str, artifact: Artifact, imported_as: str | 
         The module; None for an extension of operators.
     """
     manifest = artifact.manifest
-    library = manifest.library_of(name)
+    library = manifest.find_library(name)
     if library is None:
         added = (
             f"declared as an extension: {name}"

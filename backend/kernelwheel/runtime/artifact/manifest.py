@@ -142,7 +142,7 @@ class Manifest(Record):
         libraries = self.libraries if self.extensions else self.modules.values()
         return any(library.device == "cuda" for library in libraries)
 
-    def library_of(self, name: str) -> Library | None:
+    def find_library(self, name: str) -> Library | None:
         """The library of an extension, or of a module that CMake made."""
         if not self.extensions:
             return self.modules.get(name)
