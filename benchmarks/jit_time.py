@@ -19,16 +19,17 @@ from measure import run, table
 
 RUNS = 7
 PROCESSES = 32
-# What the first CUDA call does beyond asking the GPU what it is: find the entry, verify it, load its library.
-WARM_SPLAT = """
-import time, torch
+# What a first call does on CUDA, beyond asking the GPU what it is: find the entry, or have it compiled, verify it and
+# load its library. Or on the CPU.
+FIRST_CALL = """
+import sys, time, torch
 start = time.perf_counter()
 import splat
 from splat._kernels import KERNELS
 KERNELS.host = KERNELS.host._replace(capabilities=((9, 0),), driver=(13, 0))
-KERNELS.require("cuda", part="main")
+KERNELS.require(sys.argv[1], part="main")
 print(1e3 * (time.perf_counter() - start))
-assert "/store/" in KERNELS.info()["loaded"]["cuda"]
+assert "/store/" in KERNELS.info()["loaded"][sys.argv[1]]
 """
 # One of a crowd: what it imports is not what is measured, so all wait for one another before they ask for kernels.
 MEMBER = """
@@ -59,20 +60,22 @@ def main(gsplat_python: Path, folder: Path) -> None:
         **nothing_kept(folder / "empty"),
     }
     build = [sys.executable, "-m", "splat", "cache", "build", "--cuda", "on", "--only"]
-    cold = run([*build, "main"], folder / "splat.log", environ)
+    cold = run([sys.executable, "-c", FIRST_CALL, "cuda"], folder / "splat.log", environ)
+    on_cpu = run([sys.executable, "-c", FIRST_CALL, "cpu"], folder / "splat-cpu.log", environ)
     # What the wheel has no kernels for: its CPU library is taken as it is.
     beside = {**environ, "SPLAT_JIT": "auto", "TORCH_CUDA_ARCH_LIST": "9.0a", **nothing_kept(folder / "empty-beside")}
     missing = run([*build, "main"], folder / "splat-beside.log", beside)
     another = run([*build, "2dgs"], folder / "splat-2dgs.log", beside)
     torch = run([sys.executable, "-c", "import torch"], folder / "torch.log", environ)  # a part of all of them
-    warm = median_of(sys.executable, WARM_SPLAT, environ)
+    warm = median_of(sys.executable, FIRST_CALL, environ, "cuda")
     their_cold, _ = build_gsplat(gsplat_python, folder, environ)
     their_warm = median_of(str(gsplat_python), WARM_GSPLAT, gsplat_environment(gsplat_python, folder, environ))
     table(
         ["one architecture (9.0)", "cold: wall s", "CPU s", "warm: ms beyond torch"],
         [
             ["splat, what `rasterization` needs", f"{cold.wall:.1f}", f"{cold.cpu:.1f}", f"{warm:.1f}"],
-            ["its CUDA kernels alone (9.0a)", f"{missing.wall:.1f}", f"{missing.cpu:.1f}", "-"],
+            ["the same on the CPU", f"{on_cpu.wall:.1f}", f"{on_cpu.cpu:.1f}", "-"],
+            ["beside a wheel for other GPUs (9.0a)", f"{missing.wall:.1f}", f"{missing.cpu:.1f}", "-"],
             ["then those of 2D Gaussians (9.0a)", f"{another.wall:.1f}", f"{another.cpu:.1f}", "-"],
             ["`import torch`, in each of them", f"{torch.wall:.1f}", f"{torch.cpu:.1f}", "-"],
             ["gsplat 1.5.3", f"{their_cold.wall:.1f}", f"{their_cold.cpu:.1f}", f"{their_warm:.1f}"],
@@ -83,7 +86,7 @@ def main(gsplat_python: Path, folder: Path) -> None:
                 f"{warm / their_warm:.3f}",
             ],
             [
-                "ratio, CUDA kernels alone",
+                "ratio, beside a wheel",
                 f"{missing.wall / their_cold.wall:.3f}",
                 f"{missing.cpu / their_cold.cpu:.3f}",
                 "-",
@@ -99,10 +102,10 @@ def main(gsplat_python: Path, folder: Path) -> None:
     )
 
 
-def median_of(python: str, code: str, environ: dict[str, str]) -> float:
+def median_of(python: str, code: str, environ: dict[str, str], *arguments: str) -> float:
     """The median of what the snippet prints, each time in a fresh process."""
     runs = (
-        subprocess.run([python, "-c", code], capture_output=True, text=True, check=True, env=environ)
+        subprocess.run([python, "-c", code, *arguments], capture_output=True, text=True, check=True, env=environ)
         for _ in range(RUNS)
     )
     return statistics.median(float(done.stdout) for done in runs)

@@ -65,9 +65,7 @@ def _load(device: torch.device, part: str) -> None:
     index = None if device.type == "cpu" else device.index
     if device.type == "cuda" and index is None:
         index = torch.cuda.current_device()
-    KERNELS.require(device.type, index, MAIN)  # it has the schemas of all operators
-    if part != MAIN:
-        KERNELS.require(device.type, index, part)
+    KERNELS.require(device.type, index, part)
 
 
 def build_info() -> dict[str, Any]:

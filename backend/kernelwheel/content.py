@@ -18,6 +18,7 @@ def make_content(
     options: Mapping[str, Any],
     dispatched: Iterable[str] = (),
     parts: Mapping[str, Iterable[str]] | None = None,
+    devices: str = "together",
 ) -> Content:
     """A content as JSON values; `parts` are the files that each part alone is made of."""
     return {
@@ -30,4 +31,5 @@ def make_content(
         "options": dict(options),
         "dispatched": list(dispatched),
         "parts": {part: sorted(files) for part, files in (parts or {}).items()},
+        "devices": devices,
     }

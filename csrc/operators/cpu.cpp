@@ -1,4 +1,4 @@
-// The library for the CPU, with the schemas of all operators.
+// The library for the CPU, without the parts that have their own.
 #include <algorithm>
 #include <atomic>
 
@@ -8,7 +8,6 @@
 #include "cpu_instruction_set.h"
 #include "cpu_lists.h"
 #include "rasterization_operators.h"
-#include "schemas.h"
 
 namespace splat {
 namespace {
@@ -115,7 +114,10 @@ class Cpu {
 }  // namespace
 }  // namespace splat
 
-STABLE_TORCH_LIBRARY(splat, m) { splat::define_operators(m); }
+STABLE_TORCH_LIBRARY_FRAGMENT(splat, m) {
+  m.def("instruction_set(str name) -> str");
+  m.def("available_memory() -> int");
+}
 
 STABLE_TORCH_LIBRARY_IMPL(splat, CPU, m) { splat::implement_rasterization<splat::Cpu>(m); }
 

@@ -25,6 +25,8 @@ class Cpu2dgs {
 
 STABLE_TORCH_LIBRARY_IMPL(splat, CPU, m) { splat::implement_2dgs<splat::Cpu2dgs>(m); }
 
+STABLE_TORCH_LIBRARY_FRAGMENT(splat, m) { m.def("instruction_set_2dgs(str name) -> str"); }
+
 STABLE_TORCH_LIBRARY_IMPL(splat, CompositeExplicitAutograd, m) {
   m.impl("instruction_set_2dgs", SPLAT_BOX(&splat::select_instruction_set));
 }

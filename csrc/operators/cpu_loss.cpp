@@ -24,6 +24,8 @@ class CpuLoss {
 
 STABLE_TORCH_LIBRARY_IMPL(splat, CPU, m) { splat::implement_loss<splat::CpuLoss>(m); }
 
+STABLE_TORCH_LIBRARY_FRAGMENT(splat, m) { m.def("instruction_set_loss(str name) -> str"); }
+
 STABLE_TORCH_LIBRARY_IMPL(splat, CompositeExplicitAutograd, m) {
   m.impl("instruction_set_loss", SPLAT_BOX(&splat::select_instruction_set));
 }

@@ -25,6 +25,8 @@ class CpuRays {
 
 STABLE_TORCH_LIBRARY_IMPL(splat, CPU, m) { splat::implement_rays<splat::CpuRays>(m); }
 
+STABLE_TORCH_LIBRARY_FRAGMENT(splat, m) { m.def("instruction_set_rays(str name) -> str"); }
+
 STABLE_TORCH_LIBRARY_IMPL(splat, CompositeExplicitAutograd, m) {
   m.impl("instruction_set_rays", SPLAT_BOX(&splat::select_instruction_set));
 }

@@ -41,11 +41,6 @@ struct ProjectOperands {
   }
 };
 
-constexpr char kProjectArguments[] =
-    "Tensor means, Tensor? quats, Tensor? scales, Tensor? covars, Tensor? opacities, Tensor? coeffs, Tensor viewmats, "
-    "Tensor Ks, int width, int height, float eps2d, float near_plane, float far_plane, float radius_clip, "
-    "bool antialiased, int camera_model, int degree";
-
 inline ProjectOperands check_project(const Tensor& means, const std::optional<Tensor>& quats,
                                      const std::optional<Tensor>& scales, const std::optional<Tensor>& covars,
                                      const std::optional<Tensor>& opacities,

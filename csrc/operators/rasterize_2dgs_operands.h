@@ -16,10 +16,6 @@ struct Rasterize2dgsOperands {
   }
 };
 
-constexpr char kRasterize2dgsArguments[] =
-    "Tensor means2d, Tensor ray_transforms, Tensor colors, Tensor opacities, Tensor depths, Tensor? backgrounds, "
-    "Tensor? masks, int width, int height, int tile_size, Tensor isect_offsets, Tensor flatten_ids, float max_alpha";
-
 inline Rasterize2dgsOperands check_rasterize_2dgs(const Tensor& means2d, const Tensor& ray_transforms,
                                                   const Tensor& colors, const Tensor& opacities, const Tensor& depths,
                                                   const std::optional<Tensor>& backgrounds,

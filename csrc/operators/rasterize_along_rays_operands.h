@@ -28,11 +28,6 @@ struct AlongRaysOperands {
   }
 };
 
-constexpr char kAlongRaysArguments[] =
-    "Tensor means, Tensor frames, Tensor colors, Tensor opacities, Tensor rays, Tensor? backgrounds, Tensor? masks, "
-    "int tile_size, Tensor isect_offsets, Tensor flatten_ids, float max_alpha, int? distance_channel, "
-    "int? normal_channel";
-
 inline AlongRaysOperands check_rasterize_along_rays(const Tensor& means, const Tensor& frames, const Tensor& colors,
                                                     const Tensor& opacities, const Tensor& rays,
                                                     const std::optional<Tensor>& backgrounds,

@@ -93,10 +93,6 @@ inline RasterizeOperands check_blending(const std::optional<Tensor>& means2d, co
   return p;
 }
 
-constexpr char kRasterizeArguments[] =
-    "Tensor means2d, Tensor conics, Tensor colors, Tensor opacities, Tensor? backgrounds, Tensor? masks, int width, "
-    "int height, int tile_size, Tensor isect_offsets, Tensor flatten_ids, float max_alpha";
-
 inline RasterizeOperands check_rasterize(const Tensor& means2d, const Tensor& conics, const Tensor& colors,
                                          const Tensor& opacities, const std::optional<Tensor>& backgrounds,
                                          const std::optional<Tensor>& masks, int64_t width, int64_t height,

@@ -33,8 +33,6 @@ inline Tensor checked_coeffs(const Tensor& coeffs, int64_t images, int64_t gauss
   return checked(coeffs, "coeffs", ScalarType::Float, {sets, gaussians, bases, 3}, like);
 }
 
-constexpr char kHarmonicsArguments[] = "int degree, Tensor directions, Tensor coeffs, Tensor? mask";
-
 inline HarmonicsOperands check_spherical_harmonics(int64_t degree, const Tensor& directions, const Tensor& coeffs,
                                                    const std::optional<Tensor>& mask) {
   const int64_t images = checked_size(directions, "directions", 0, 3);

@@ -1,7 +1,7 @@
 """Shape inference and gradients of the compiled operators, which `torch.compile`, `torch.export` and autograd need.
 
-The schemas are in csrc/operators. Shapes: B scenes, I images, N Gaussians, M rows of a packed layout, K
-coefficients of spherical harmonics, D channels, n intersections.
+Shapes: B scenes, I images, N Gaussians, M rows of a packed layout, K coefficients of spherical harmonics, D channels,
+n intersections.
 """
 
 from __future__ import annotations
@@ -12,6 +12,16 @@ from typing import Any
 import torch
 from torch import Tensor, library
 
+from . import (  # noqa: F401 # they define the operators
+    harmonics,
+    image_loss,
+    intersection,
+    packing,
+    pixels,
+    pixels_2dgs,
+    pixels_rays,
+    projection,
+)
 from .autograd import refuse_derivatives, register_autograd
 from .image_loss_gradient import (
     differentiate_image_loss,
@@ -36,7 +46,7 @@ from .shapes_2dgs import rasterize_2dgs_backward_shapes, rasterize_2dgs_shapes
 
 @functools.cache
 def register() -> None:
-    """Register the shape functions and gradients. The CPU library, which defines the operators, must be loaded."""
+    """Register the shape functions and gradients."""
     library.register_fake("splat::project", _project_shapes)
     library.register_fake("splat::project_backward", _project_backward_shapes)
     library.register_fake("splat::spherical_harmonics", _spherical_harmonics_shapes)

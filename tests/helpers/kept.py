@@ -25,7 +25,8 @@ def compile_entry(checkout: Path, cache: Path) -> Path:
 
 def build_cpu(kernels: Kernels) -> Artifact:
     """What `cache build` finds or makes of CPU kernels."""
-    return build_ahead.build(kernels.installed, kernels.host, False, "", lambda line: None)[0]
+    request = build_ahead.build_request(kernels.installed, False, "")
+    return build_ahead.build(kernels.installed, kernels.host, request, "", lambda line: None)[0]
 
 
 def find_cpu(kernels: Kernels) -> Artifact | None:

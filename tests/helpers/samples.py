@@ -36,6 +36,7 @@ PLAN: Values = {
         "extensions": [],
         "dispatched": [],
         "parts": {},
+        "devices": "together",
         "options": {"cxx-flags": ["-DA=x y"], "link-flags": [], "cuda-flags": ["-lineinfo"], "glibc": "2.28"},
     },
     "tools": {
@@ -45,7 +46,14 @@ PLAN: Values = {
         "headers": {"torch": "7" * 64},
         "taken": {},
     },
-    "target": {"platform": "linux-x86_64", "cuda": CUDA, "binding": None, "cpu": {}, "standard": {"stable": "c++17"}},
+    "target": {
+        "platform": "linux-x86_64",
+        "cuda": CUDA,
+        "cpu_kernels": True,
+        "binding": None,
+        "cpu": {},
+        "standard": {"stable": "c++17"},
+    },
 }
 BUILT_WITH: Values = {
     "kernelwheel": "0.1.0",

@@ -57,6 +57,7 @@ def build(folder: Path, name: str, ptx: str, kernels: str = "5splat7kernels", co
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    define_operators(name)
     spec.loader.exec_module(module)
     module.set_shared(*shared_memory(library))
     # nvcc does not give kernels internal linkage, as simt.h does.
@@ -65,6 +66,17 @@ def build(folder: Path, name: str, ptx: str, kernels: str = "5splat7kernels", co
     )
     module.in_ptx, module.ptx = set(found), ptx
     return module
+
+
+def define_operators(namespace: str) -> None:
+    """Define splat's operators in another namespace, where a module implements them."""
+    from splat.ops import registration  # with all that defines operators
+
+    assert registration
+    for schema in torch._C._jit_get_all_schemas():
+        name, opening, rest = str(schema).partition("(")
+        if name.startswith("splat::"):
+            torch.library.define(name.replace("splat", namespace, 1), opening + rest)
 
 
 def cuda_libraries(folder: Path) -> list[Path]:

@@ -7,9 +7,6 @@
 #include "operators/loss_operators.h"
 #include "operators/rasterization_operators.h"
 #include "operators/rays_operators.h"
-#include "operators/schemas.h"
-
-STABLE_TORCH_LIBRARY(SIMT_OPERATORS, m) { splat::define_operators(m); }
 
 STABLE_TORCH_LIBRARY_IMPL(SIMT_OPERATORS, CPU, m) {
   splat::implement_rasterization<splat::Cuda>(m);

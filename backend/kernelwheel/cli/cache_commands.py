@@ -10,6 +10,7 @@ import re
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from ..project import arch_choice
 from ..runtime import progress
@@ -68,10 +69,15 @@ def _verify(args: argparse.Namespace, kernels: Kernels) -> int:
 def _build(args: argparse.Namespace, kernels: Kernels) -> int:
     cuda = build_ahead.wants_cuda(kernels, args.cuda)
     say = progress.printer(kernels.installed.package)
-    views, lines = [], []
-    for part in explain.parts_chosen(args, kernels.installed.read(kernels.host)):
-        artifact, compiled = build_ahead.build(kernels.installed, kernels.host, cuda, args.archs or "", say, part)
-        targets = targets_text(artifact.manifest)
+    views: list[dict[str, Any]] = []
+    lines: list[str] = []
+    snapshot = kernels.installed.read(kernels.host)
+    parts = explain.parts_chosen(args, snapshot)
+    for request in build_ahead.build_requests(kernels.installed, snapshot, cuda, args.archs or "", parts):
+        artifact, compiled = build_ahead.build(kernels.installed, kernels.host, request, args.archs or "", say)
+        part, targets = request.part, targets_text(artifact.manifest)
+        if views and (views[-1]["part"], views[-1]["folder"]) == (part, str(artifact.folder)):
+            continue  # it serves both devices
         view = {
             "part": part,
             "compiled": compiled,
@@ -83,7 +89,7 @@ def _build(args: argparse.Namespace, kernels: Kernels) -> int:
         how = "compiled" if compiled else f"nothing to compile, {where} has it"
         views.append(view)
         lines += [f"{how}: {f'{part}: ' if part else ''}{targets}", str(artifact.folder)]
-    show(args, views[0] if views[0]["part"] == "" else {"parts": views}, "\n".join(lines))
+    show(args, views[0] if len(views) == 1 and not views[0]["part"] else {"parts": views}, "\n".join(lines))
     return 0
 
 

@@ -36,10 +36,11 @@ def run(args: argparse.Namespace, kernels: Kernels) -> int:
     cuda = build_ahead.wants_cuda(kernels, args.cuda)
     snapshot = package.read(kernels.host)  # with its GPUs, if they count
     parts = parts_chosen(args, snapshot)
-    views = [
-        _explained(package, snapshot, build_ahead.build_request(package, cuda, archs, part), archs) for part in parts
-    ]
-    show(args, views[0] if parts == [""] else {"parts": views}, "\n\n".join(map(_text, views)))
+    requests = build_ahead.build_requests(package, snapshot, cuda, archs, parts)
+    views = [_explained(package, snapshot, request, archs) for request in requests]
+    show(
+        args, views[0] if len(views) == 1 and not views[0]["part"] else {"parts": views}, "\n\n".join(map(_text, views))
+    )
     return 0 if all(view["found"] for view in views) else 1
 
 

@@ -27,6 +27,7 @@
 #   KERNELWHEEL_PARTS          the parts to build, of those in [tool.kernelwheel] parts, and main; the libraries of part P
 #                              are called `<name>_P`
 #   KERNELWHEEL_TAKEN          files of libraries that are there already and need not be compiled
+#   KERNELWHEEL_CUDA_ALONE     ON if libraries without CUDA are not compiled, as calls on CUDA do without them
 #   KERNELWHEEL_DEVICE_CODE_ALONE    ON if the host code of libraries for CUDA is there already: what is linked are the
 #                              fatbinaries of their kernels, one behind the other
 #   KERNELWHEEL_OUTPUT         the folder that receives the libraries
@@ -277,7 +278,8 @@ function(_kernelwheel_add_library function target)
     list(FILTER ARG_SOURCES INCLUDE REGEX "\\.cu$")
   endif()
   add_library(${target} SHARED ${ARG_SOURCES})
-  if("${CMAKE_SHARED_LIBRARY_PREFIX}${target}${CMAKE_SHARED_LIBRARY_SUFFIX}" IN_LIST KERNELWHEEL_TAKEN)
+  set(file "${CMAKE_SHARED_LIBRARY_PREFIX}${target}${CMAKE_SHARED_LIBRARY_SUFFIX}")
+  if(file IN_LIST KERNELWHEEL_TAKEN OR (KERNELWHEEL_CUDA_ALONE AND NOT ARG_CUDA))
     set_property(TARGET ${target} PROPERTY EXCLUDE_FROM_ALL ON)
   endif()
   set_target_properties(${target} PROPERTIES

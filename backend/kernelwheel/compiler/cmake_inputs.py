@@ -102,6 +102,7 @@ def cache_entries(work: Path, plan: Plan, toolchain: Toolchain) -> dict[str, Any
     cache: dict[str, Any] = {
         "CMAKE_EXPORT_COMPILE_COMMANDS": True,  # see cpu.check_commands
         "KERNELWHEEL_CUDA": plan.cuda is not None,
+        "KERNELWHEEL_CUDA_ALONE": not plan.cpu_kernels,
         "KERNELWHEEL_TORCH": str(work / "torch"),
         "KERNELWHEEL_TORCH_TARGET": f"0x{target.major:02x}{target.minor:02x}000000000000",
         "KERNELWHEEL_BINDING": "python" if plan.binding and plan.binding.python else "torch" if plan.binding else "",

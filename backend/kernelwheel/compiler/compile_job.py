@@ -26,6 +26,7 @@ class CompileJob(Record):
     settings: BuildSettings
     driver: tuple[int, int] | None = None
     wheel: Path | None = None
+    cpu_kernels: bool = True
     lock: int | None = None
     scratch: Path | None = None
 
@@ -56,6 +57,7 @@ def read_job(values: Mapping[str, Any], environ: Mapping[str, str]) -> CompileJo
         Path(values["sources"]),
         settings,
         tuple(driver) if driver else None,
+        cpu_kernels=values["cpu_kernels"],
         lock=values["lock"],
         **paths,
     )

@@ -36,9 +36,11 @@ from .toolchain.toolkit_identity import toolkit_identity
 
 
 def create_plan(
-    content: Content, source_root: Path, toolchain: Toolchain, taken: Taken = NOTHING
+    content: Content, source_root: Path, toolchain: Toolchain, taken: Taken = NOTHING, *, cpu_kernels: bool = True
 ) -> tuple[Plan, Headers]:
     """Draw up the Plan for a content, with the options for CUDA; and the headers that its sources reach.
+
+    Where it has CUDA kernels, it may be without `cpu_kernels`.
 
     Raises:
         BuildError: the toolchain cannot do what the settings ask; settings for CUDA kernels contradict each other;
@@ -68,6 +70,8 @@ def create_plan(
         extensions=facts.extensions,
         dispatched=facts.dispatched,
         parts=facts.parts,
+        devices=facts.devices,
+        cpu_kernels=cpu_kernels or cuda is None,
         taken=taken.whole,
         host_code=taken.host_code,
     )

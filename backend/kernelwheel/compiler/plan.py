@@ -63,6 +63,8 @@ class Plan:
     standards: Standards = field(default_factory=Standards)
     dispatched: tuple[str, ...] = ()
     parts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    devices: str = "together"
+    cpu_kernels: bool = True  # whether there are libraries for the CPU
     # sha256 of the libraries that are taken from a wheel, and of those whose host code is, with other device code
     taken: Mapping[str, str] = field(default_factory=dict)
     host_code: Mapping[str, str] = field(default_factory=dict)
@@ -75,7 +77,8 @@ class Plan:
     def content(self) -> Content:
         """What is compiled, and how: what an Artifact is found by."""
         facts = (self.package, self.version, self.sources, self.abi, self.torch_target)
-        return make_content(*facts, map(to_json, self.extensions), self.options, self.dispatched, self.parts)
+        extensions = map(to_json, self.extensions)
+        return make_content(*facts, extensions, self.options, self.dispatched, self.parts, self.devices)
 
     @property
     def tools(self) -> dict[str, Any]:
@@ -94,6 +97,7 @@ class Plan:
         return {
             "platform": self.platform,
             "cuda": {"sass": list(self.cuda.sass), "ptx": list(self.cuda.ptx)} if self.cuda else None,
+            "cpu_kernels": self.cpu_kernels,
             "binding": asdict(self.binding) if self.binding else None,
             "cpu": dict(self.cpu.features),
             "standard": self.standards.to_json(),
@@ -138,7 +142,9 @@ class Plan:
             return f"CPU only{cpu}"
         cuda = f"CUDA {self.cuda.toolkit['version']} ({self.cuda.archs})"
         taken = ", ".join(sorted(self.tools["taken"]))
-        return f"{cuda}, with {taken} of the wheel" if taken else f"CPU and {cuda}{cpu}"
+        if taken:
+            return f"{cuda}, with {taken} of the wheel"
+        return f"CPU and {cuda}{cpu}" if self.cpu_kernels else f"{cuda}{cpu}"
 
     def targets(self, file: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The SASS and PTX targets that a library must have, if it uses CUDA."""

@@ -23,6 +23,8 @@ from .extension import EXTENSION, Extension, Key, from_plan, read_extensions, st
 
 # What a package's libraries are bound to: only torch's stable ABI, or one Python and one torch release.
 Abi = Literal["stable", "torch"]
+# Whether a call on CUDA needs the libraries for the CPU too.
+Devices = Literal["together", "apart"]
 _DOTTED = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*"
 
 
@@ -39,6 +41,7 @@ class PackageFacts(NamedTuple):
     # patterns until there is a content, then files, with main, which has what is in no other; with extensions, `apart`
     # says what these are
     parts: Mapping[str, tuple[str, ...]] = {}
+    devices: Devices = "together"
     dependencies: tuple[str, ...] = ()
 
     @property
@@ -98,7 +101,7 @@ class PackageFacts(NamedTuple):
                 for part, patterns in parts.items()
             }
         extensions, about = map(to_json, self.extensions), (self.import_name, version, sources, self.abi)
-        return make_content(*about, self.torch_target, extensions, options, self.dispatched, parts)
+        return make_content(*about, self.torch_target, extensions, options, self.dispatched, parts, self.devices)
 
     def _files(self, key: str, pattern: str, sources: Iterable[str]) -> list[str]:
         """The sources that a pattern stands for."""
@@ -119,7 +122,8 @@ class PackageFacts(NamedTuple):
         abi = cast(Abi, content["abi"])
         dispatched = tuple(content["dispatched"])
         parts = {part: tuple(files) for part, files in content["parts"].items()}
-        return cls(content["package"], ".", content["torch_target"], abi, extensions, files, dispatched, parts)
+        devices = cast(Devices, content["devices"])
+        return cls(content["package"], ".", content["torch_target"], abi, extensions, files, dispatched, parts, devices)
 
 
 _texts = strings(((r"\Z", "empty"),))
@@ -191,6 +195,15 @@ FACTS = (
         'a table of names and lists of patterns of files, such as rays = ["cuda/*rays*"]',
         "The files of each part that is found, compiled and loaded by itself; `main` has what is in no other.",
         absent={},
+    ),
+    Key(
+        "devices",
+        _matching("together|apart"),
+        "together, or apart if no library for the CPU defines operators",
+        "`apart`: a call on CUDA needs no library for the CPU, so neither is compiled nor loaded for the other. The "
+        "operators are then defined in Python (`torch.library.define`).",
+        "`together`",
+        "together",
     ),
     Key(
         "dependencies",
@@ -317,7 +330,7 @@ def _refuse_namespace(project: Path, package: str) -> None:
 
 def _refuse_lists(table: Mapping[str, Any], names: Sequence[str]) -> None:
     """Refuse a CMakeLists.txt beside tables: each says what is built."""
-    for key in ("sources", "abi", "parts"):
+    for key in ("sources", "abi", "parts", "devices"):
         if key in table:
             raise SettingsError(
                 f"extensions are declared beside {key}, which is for a CMakeLists.txt",

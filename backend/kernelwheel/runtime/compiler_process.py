@@ -48,6 +48,7 @@ class CompileRequest(Record):
     driver: tuple[int, int] | None = None
     # the folder of the wheel's own Artifact, if its CPU libraries are taken where they are the same
     wheel: Path | None = None
+    cpu_kernels: bool = True  # whether the libraries for the CPU are wanted too, where there are some for CUDA
     # the descriptor of the store's lock, which the asking process holds; None: the compiler takes it
     lock: int | None = None
     scratch: Path | None = None  # the folder for an Artifact that cannot be stored; None: then there is none

@@ -18,14 +18,14 @@ from typing import Any, ClassVar
 
 from .artifact.artifact import Artifact
 from .artifact.compatible import capability_mismatch
-from .artifact.content import MAIN, can_use_cuda, only, part_of
+from .artifact.content import MAIN, can_use_cuda, needed_for, only, part_of
 from .artifact.manifest import unreadable
 from .decision.carry_out import find, look
 from .decision.decision import Request, against, verdict
 from .decision.no_kernels import incompatible, left_out, no_gpu, none_made, other_gpu
 from .decision.snapshot import InstalledPackage
 from .errors import KernelWheelError, LeftOutError
-from .loading import load_module, load_operators, needed_for
+from .loading import load_module, load_operators
 from .machine import host as hosts
 from .machine.fork_safe_locks import ThreadLock
 from .machine.host import Host
@@ -238,7 +238,7 @@ class Kernels:
 
     def _load(self, request: Request, artifact: Artifact) -> None:
         """Verify and load an Artifact's operators for a device type; a second call does nothing."""
-        for device in needed_for(request.device):  # all Artifacts of these sources have the same CPU library
+        for device in needed_for(request.device, artifact.manifest.content):  # all have the same CPU library
             if (request.part, device) not in self._loaded:
                 load_operators(artifact, device)
                 self._loaded[request.part, device] = artifact

@@ -55,11 +55,11 @@ def load_operators(name: str, package: str, distribution: str) -> None:
 def _kernels(package: str, distribution: str) -> Kernels:
     """The package's kernels in this process; this copy of the runtime is the package's own.
 
-    In the process of a command, this does not return: the command needs no more of the package, and what the package
-    does next, such as registering a fake kernel, may need kernels that do not fit or are still to be compiled.
+    In the process of a command, such as `cache build`, this does not return: the command needs no more of the package,
+    and what that does next, such as registering a fake kernel, may need kernels that do not fit or are to be compiled.
     """
     kernels = Kernels.constructed.get(package) or Kernels(package, version(distribution), _home(package) / "_native")
-    if _runs_a_command(package):
+    if ("-m", f"{package}._kernelwheel") in zip(sys.orig_argv, sys.orig_argv[1:], strict=False):
         sys.exit(import_module(f"{package}._kernelwheel.__main__").main(package, sys.argv[1:]))
     return kernels
 
@@ -72,11 +72,6 @@ def _home(package: str) -> Path:
     found = find_spec(package)
     folders = found.submodule_search_locations if found else None
     return Path(folders[0]) if folders else around
-
-
-def _runs_a_command(package: str) -> bool:
-    """Whether this process runs a command such as `cache build`, which must import a package that does not fit."""
-    return ("-m", f"{package}._kernelwheel") in zip(sys.orig_argv, sys.orig_argv[1:], strict=False)
 
 
 def _replace(name: str, placeholder: ModuleType | None, module: ModuleType) -> None:

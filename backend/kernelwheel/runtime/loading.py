@@ -26,11 +26,6 @@ from .errors import REINSTALL, IncompatibleArtifactError, UnreadableArtifactErro
 from .machine.platforms import HOST_PLATFORM
 
 
-def needed_for(device: str) -> tuple[str, ...]:
-    """The device types whose libraries a call needs, in load order: the CPU library defines the operators."""
-    return ("cpu", "cuda") if device == "cuda" else ("cpu",)
-
-
 def load_operators(artifact: Artifact, device: str) -> None:
     """Load the operators for one device type, after verifying each library against the manifest."""
     for library in artifact.manifest.libraries_for(device):

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ..project import arch_choice
 from ..runtime import compiler_process
 from ..runtime.artifact.artifact import Artifact
+from ..runtime.artifact.content import needed_for
 from ..runtime.compiler_process import CompileRequest
 from ..runtime.decision.carry_out import compile_into_store, find
-from ..runtime.decision.snapshot import InstalledPackage
+from ..runtime.decision.snapshot import InstalledPackage, Snapshot
 from ..runtime.kernels import Kernels
 from ..runtime.machine.host import Host
 from ..runtime.settings import Origin, Settings
@@ -18,18 +19,15 @@ from .build_request import BuildRequest
 
 
 def build(
-    package: InstalledPackage, host: Host, cuda: bool, archs: str, say: Callable[[str], None], part: str = ""
+    package: InstalledPackage, host: Host, request: BuildRequest, archs: str, say: Callable[[str], None]
 ) -> tuple[Artifact, bool]:
     """Return an available Artifact that fits or was compiled just now, and whether it was. Loads nothing, needs no GPU.
 
-    It has the kernels of one part of the package, or all of them. With `cuda`, the Host must know its GPUs, and the
-    Artifact serves `archs`, in the syntax of TORCH_CUDA_ARCH_LIST; if that is empty, the option `archs`, or else the
-    GPUs visible to this process, or else a wheel's default list.
+    `request` and `archs` are those of `build_request`. For CUDA, the Host must know its GPUs.
 
     Raises:
         KernelWheelError: the wheel's Artifact is damaged, or one had to be compiled and that failed.
     """
-    request = build_request(package, cuda, archs, part)
     decision = find(package, host, request, Artifact.verify)
     if decision.artifact:
         return decision.artifact, False
@@ -37,11 +35,25 @@ def build(
 
 
 def build_request(package: InstalledPackage, cuda: bool, archs: str, part: str = "") -> BuildRequest:
-    """The Request that `build` makes. Where architectures are named, the GPUs of this machine do not count."""
+    """The Request for the kernels of one part of the package, or all of them.
+
+    With `cuda`, they serve `archs`, in the syntax of TORCH_CUDA_ARCH_LIST; if that is empty, the option `archs`, or
+    else the GPUs visible to this process, or else a wheel's default list.
+    """
     settings = build_settings(package, archs)
     origin = str(settings.origin("archs"))
     targets = arch_choice.parse(settings.archs, origin) if settings.archs else None
     return BuildRequest("cuda" if cuda else "cpu", archs=targets, part=part)
+
+
+def build_requests(
+    package: InstalledPackage, snapshot: Snapshot, cuda: bool, archs: str, parts: Iterable[str]
+) -> list[BuildRequest]:
+    """The Requests for parts: where the libraries for one device do without the other's, one for each device."""
+    content = snapshot.wanted.content
+    apart = cuda and content is not None and "cpu" not in needed_for("cuda", content)
+    devices = (False, True) if apart else (cuda,)
+    return [build_request(package, each, archs, part) for part in parts for each in devices]
 
 
 def build_settings(package: InstalledPackage, archs: str) -> Settings:

@@ -45,11 +45,6 @@ def check(manifest: Manifest, host: Host, wanted: Wanted = ANYTHING) -> tuple[Mi
     return (*_other_content(manifest, wanted), *_mismatches(manifest, host))
 
 
-def for_device(mismatches: Iterable[Mismatch], device: str) -> tuple[Mismatch, ...]:
-    """Those that rule out the kernels of a device type, `cpu` or `cuda`."""
-    return tuple(each for each in mismatches if each.device in ("cpu", device))
-
-
 def _other_content(manifest: Manifest, wanted: Wanted) -> Iterator[Mismatch]:
     """Mismatches for kernels that were built from other code than the package's, or with other options."""
     package, version, has = manifest.package, wanted.version, manifest.content

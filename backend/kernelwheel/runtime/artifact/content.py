@@ -36,6 +36,11 @@ def needs_cuda(content: Content) -> bool:
     return any(each["cuda"] == "required" for each in content["extensions"])
 
 
+def needed_for(device: str, content: Content) -> tuple[str, ...]:
+    """The device types whose libraries a call needs, in load order; the CPU's defines operators, unless `apart`."""
+    return ("cpu", "cuda") if device == "cuda" and content["devices"] == "together" else (device,)
+
+
 def serves_both(content: Content) -> bool:
     """Whether a library for CUDA has CPU kernels too; otherwise there is one for each."""
     return content["abi"] == "torch" or bool(content["extensions"])

@@ -193,12 +193,14 @@ _PLAN: Kind = {
         "extensions": [_EXTENSION],
         "dispatched": _texts,
         "parts": {str: _texts},
+        "devices": lambda value: value in ("together", "apart"),
         "options": {str: _value},
     },
     "tools": {"recipe": _digests, "cxx": _cxx, "toolkit": (_toolkit,), "headers": _digests, "taken": _digests},
     "target": {
         "platform": _name,
         "cuda": ({"sass": _archs, "ptx": _archs},),
+        "cpu_kernels": _boolean,  # whether libraries for the CPU were asked for
         "binding": ({"python": (_identifier,), "torch": _text},),
         "cpu": {str: lambda value: value in ("cpu", "flags")},
         "standard": {str: _text},  # the C++ standard of its libraries
@@ -289,6 +291,7 @@ def _agreements(
         yield cuda == (there is not None), f"its Plan and its libraries disagree on {name}"
     for name in ("driver", "driver_for_ptx"):
         yield cuda == (needs[name] is not None), f"requires.{name} does not match its libraries"
+    yield cuda or target["cpu_kernels"], "its Plan asks for no kernels"
     yield cuda or needs["cuda"] is None, "requires.cuda does not match its libraries"
     bound = cuda and target["binding"] is not None
     yield not bound or needs["cuda"] is not None, "its Plan has a binding, but requires.cuda is none"

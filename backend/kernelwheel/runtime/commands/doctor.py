@@ -10,6 +10,7 @@ from typing import Any
 
 from ..artifact.artifact import Artifact
 from ..artifact.compatible import Mismatch
+from ..artifact.content import needed_for
 from ..artifact.manifest import Manifest
 from ..compiler_process import kernelwheel, program
 from ..decision.carry_out import predict
@@ -17,7 +18,6 @@ from ..decision.decision import Decision, Request, failed, verdict
 from ..decision.snapshot import InstalledPackage, Snapshot
 from ..errors import INSTALL_COMPILER, IncompatibleArtifactError, KernelWheelError, printable
 from ..kernels import Kernels
-from ..loading import needed_for
 from ..machine.host import Host
 from ..record import Record
 
@@ -92,8 +92,8 @@ def if_compiled(expected: Decision, obstacle: KernelWheelError | None) -> Decisi
 
 def _verify_loaded(device: str, artifact: Artifact) -> None:
     """Verify only what a call on a device type loads."""
-    for name in needed_for(device):
-        for library in artifact.manifest.libraries_for(name):
+    for library in artifact.manifest.libraries:
+        if library.device in needed_for(device, artifact.manifest.content):
             artifact.verify_library(library)
 
 
@@ -215,7 +215,8 @@ def targets_text(manifest: Manifest) -> str:
     ]
     if manifest.left_out:
         return f"CPU, without {', '.join(manifest.left_out)}"
-    return f"CPU; CUDA {manifest.requires.driver}: {'; '.join(dict.fromkeys(cuda))}" if cuda else "CPU"
+    on_cuda = [f"CUDA {manifest.requires.driver}: {'; '.join(dict.fromkeys(cuda))}"] if cuda else []
+    return "; ".join([*(["CPU"] if manifest.plan["target"]["cpu_kernels"] else []), *on_cuda])
 
 
 def rows_text(rows: Sequence[tuple[str, str]]) -> str:

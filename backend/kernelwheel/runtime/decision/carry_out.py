@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..artifact.artifact import Artifact
-from ..artifact.content import can_use_cuda, needs_cuda, only, serves_both
+from ..artifact.content import can_use_cuda, needed_for, needs_cuda, only, serves_both
 from ..errors import IncompatibleArtifactError, KernelWheelError, UnreadableArtifactError
 from ..machine.host import Host
 from ..machine.platforms import require_supported
@@ -125,7 +125,8 @@ def compile_request(snapshot: Snapshot, request: Request, settings: Settings) ->
         "cuda", "on" if cuda and can_use_cuda(content) else "off", Origin("what this call needs")
     )
     taken_from = snapshot.folder if wheel else None
-    return CompileRequest(content, source.folder, settings, source.options, host.driver, taken_from)
+    cpu_kernels = not cuda or "cpu" in needed_for("cuda", content)
+    return CompileRequest(content, source.folder, settings, source.options, host.driver, taken_from, cpu_kernels)
 
 
 def _put_away(snapshot: Snapshot, folder: Path, error: IncompatibleArtifactError) -> None:

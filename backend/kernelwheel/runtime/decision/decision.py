@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-from ..artifact import compatible
 from ..artifact.artifact import Artifact
 from ..artifact.compatible import Mismatch, capability_mismatch, check
 from ..artifact.content import needs_cuda, only
@@ -103,7 +102,10 @@ def against(snapshot: Snapshot, request: Request, artifact: Artifact) -> tuple[M
     if lacking := {*filter(None, [request.part] if request.part else snapshot.parts)}.difference(parts):
         required, has = f"the kernels of {min(lacking)}", f"those of {', '.join(parts) or 'no part'}"
         return (Mismatch("part", required, has, f"rebuild {snapshot.package}"),)
-    found = compatible.for_device(check(artifact.manifest, snapshot.host, snapshot.wanted_of(artifact)), request.device)
+    if request.device == "cpu" and not artifact.manifest.plan["target"]["cpu_kernels"]:
+        return (Mismatch("part", "kernels for the CPU", "kernels for CUDA alone", f"rebuild {snapshot.package}"),)
+    every = check(artifact.manifest, snapshot.host, snapshot.wanted_of(artifact))
+    found = tuple(mismatch for mismatch in every if mismatch.device in ("cpu", request.device))
     if request.device != "cuda":
         return found
     if not request.for_all_gpus:
