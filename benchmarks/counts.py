@@ -53,7 +53,7 @@ STEPS = {
     "backward: images": "13differentiateILi3ELb0EE|3dgs_bwd_kernelILj3E",
     "backward: Gaussians": "project_backwardILb0E|fused_bwd|harmonics_bwd",
 }
-OURS = r"^_ZN5splat7kernels.*(" + "|".join(STEPS.values()) + "|_digits|sum_numbers|image_loss)"
+OURS = r"^_ZN5splat7kernels.*(" + "|".join(STEPS.values()) + "|_digits|image_loss)"
 RATES = {"H100": (3.0e12, 132 * 4 * 1.755e9), "H200": (4.3e12, 132 * 4 * 1.98e9)}  # bytes, warp instructions a second
 
 

@@ -37,9 +37,8 @@ class Direction(NamedTuple):
     operations: Counter[str]  # torch's, of both
 
 
-# csrc/cuda/sort_kernels.cuh, of what does not fit into one block: a prefix sum is a kernel; a radix sort is a
-# histogram, then a kernel for each pass over 8 bits.
-SUM = 1
+# csrc/cuda/sort_kernels.cuh, of what does not fit into one block: a radix sort is a histogram, then a kernel for each
+# pass over 8 bits.
 SORT, SORT_PASS = 1, 1
 # CUB: a prefix sum is a kernel that prepares and one that scans; a radix sort is two fills, a histogram and a prefix
 # sum, then a fill and a kernel for each pass over 8 bits.
@@ -52,9 +51,9 @@ OUR_OPERATORS = {
     "project": (2, 0),  # with a fill
     "project_backward": (1, 0),
     # Fill, count_tiles, emit_pairs, find_offsets; the copy of the totals is the wait.
-    "intersect": (4 + (SORT + 4 * SORT_PASS) + SUM + (SORT + 2 * SORT_PASS), 1),
-    # The same with count_shown in place of count_tiles, the prefix sum of the places, and pack.
-    "pack": (4 + SUM + 1 + (SORT + 4 * SORT_PASS) + SUM + (SORT + 2 * SORT_PASS), 1),
+    "intersect": (4 + (SORT + 4 * SORT_PASS) + (SORT + 2 * SORT_PASS), 1),
+    # The same with count_shown in place of count_tiles, and pack.
+    "pack": (4 + 1 + (SORT + 4 * SORT_PASS) + (SORT + 2 * SORT_PASS), 1),
     "pack_backward": (1, 0),
     "rasterize": (2, 0),  # stage_gaussians first
     "rasterize_backward": (2, 0),  # stage_gaussians, differentiate

@@ -63,30 +63,35 @@ struct DepthOrder {
   float* records;
 };
 
+// The words of 32 bits that a launch of so many threads needs to add up over them, an even number. They are 0 before, and
+// their address is a multiple of 8 bytes.
+int64_t sum_words(int64_t threads);
+
 // Sets the arrays and *totals, with a flag for Gaussians whose image does not exist, and the words of 32 bits behind
 // *totals to 0.
 cudaError_t launch_count_tiles(cudaStream_t stream, const IntersectInputs& in, const DepthOrder& out,
                                IntersectTotals* totals, int64_t words);
 
-// The pairs of each Gaussian, from its place on in [room]; none of a Gaussian for all of whose pairs there is no room, and
-// none at all if there are 2^32 or more. If there are Gaussians, also clears words. Preconditions: starts [count + 1] is
-// the exclusive sum of the numbers of tiles in this order, records and *totals are what launch_count_tiles or
-// launch_count_shown left, and no image is bad.
-cudaError_t launch_emit_pairs(cudaStream_t stream, const IntersectInputs& in, const int32_t* order,
-                              const float* records, const int32_t* starts, const IntersectTotals* totals, int64_t room,
-                              uint32_t* tile_keys, int32_t* indices, const Words& cleared);
+// The pairs of each Gaussian, in the order of depth in [room]; none of a Gaussian for all of whose pairs there is no room,
+// nor of those behind it, and none at all if there are 2^32 or more. If there are Gaussians, also clears words. `zeros`:
+// sum_words(count). Preconditions: `by_depth` is what launch_count_tiles or launch_pack left, in order; *totals what the
+// former or launch_count_shown left; and no image is bad.
+cudaError_t launch_emit_pairs(cudaStream_t stream, const IntersectInputs& in, const DepthOrder& by_depth,
+                              uint32_t* zeros, const IntersectTotals* totals, int64_t room, uint32_t* tile_keys,
+                              int32_t* indices, const Words& cleared);
 
 // offsets [I, rows, columns]: the position of each tile's first pair. Precondition: tile_keys [total] ascend.
 cudaError_t launch_find_offsets(cudaStream_t stream, const IntersectInputs& in, int64_t total,
                                 const uint32_t* tile_keys, int32_t* offsets);
 
-// Of the dense layout. Sets places [count], 1 for each row that is shown; tiles [count], unless it is null; and *totals,
-// with a flag for rows that are shown, and the words behind it as launch_count_tiles does.
+// Of the dense layout. Sets places [count], the number of shown rows before each; tiles [count], unless it is null; and
+// *totals, with a flag for rows that are shown, and the words behind it as launch_count_tiles does, of which it uses the
+// first sum_words(count).
 cudaError_t launch_count_shown(cudaStream_t stream, const IntersectInputs& in, int32_t* places, int32_t* tiles,
                                IntersectTotals* totals, int64_t words);
 
 // Packs the rows that are shown; unless tiles is null, also sets what launch_count_tiles does, for the packed rows.
-// Precondition: places is the exclusive sum of the above.
+// Precondition: places and tiles are those of the above.
 cudaError_t launch_pack(cudaStream_t stream, const PackInputs& in, const int32_t* places, const int32_t* tiles,
                         const PackedRows& out, const DepthOrder& packed);
 

@@ -2,8 +2,9 @@
 #pragma once
 
 #include "../math/intersect_rows.h"
+#include "grid_launch.h"
 #include "host_functions.h"
-#include "warp.cuh"
+#include "prefix_sum.cuh"
 
 namespace splat {
 namespace kernels {
@@ -90,29 +91,28 @@ __global__ void count_tiles(IntersectInputs in, DepthOrder out, IntersectTotals*
 
 // One thread per Gaussian, in the order of depth. A few Gaussians have most of the pairs, so a warp's lanes share all rows
 // of tiles of its Gaussians, then all pairs of these rows, whose places are neighbours.
-// Preconditions: starts is the exclusive prefix sum of the numbers of tiles, *totals of the same, records those that came
-// with the numbers, tile_keys and indices are [room], and no image was bad. A Gaussian whose pairs do not all fit there,
-// and so each one behind it, has none. The spans are computed again, which moves fewer bytes than storing them
-// (docs/kernels.md), and are the same to the last bit, because this file is compiled without contraction to fused
-// operations. Also clears words, for the sort of the pairs.
-__global__ void emit_pairs(IntersectInputs in, const int32_t* order, const ListedRecord* records, const int32_t* starts,
+// Preconditions: `by_depth` has the Gaussians in this order, *totals is the sum of their tiles, tile_keys and indices are
+// [room], and no image was bad. A Gaussian whose pairs do not all fit there, and so each one behind it, has none. The spans
+// are computed again, which moves fewer bytes than storing them (docs/kernels.md), and are the same to the last bit,
+// because this file is compiled without contraction to fused operations. Also clears words, for the sort of the pairs.
+__global__ void emit_pairs(IntersectInputs in, DepthOrder by_depth, SumProgress progress,
                            const IntersectTotals* totals, int64_t room, uint32_t* tile_keys, int32_t* indices,
                            Words cleared) {
   clear(cleared.first, cleared.count);
   if (totals->tiles > ~0u) return;  // the sums, of 32 bits, begin again from 0: no place is known
-  const int64_t rank = thread_index();
+  const uint32_t block = block_number(progress);
+  const int64_t rank = int64_t{block} * kThreads + threadIdx.x;
   const int lane = static_cast<int>(threadIdx.x % kWarp);
+  const int32_t i = rank < in.count ? by_depth.order[rank] : 0;
+  const uint32_t tiles = rank < in.count ? static_cast<uint32_t>(by_depth.tiles_per_gauss[i]) : 0;
+  const uint32_t place = sum_before_in_launch<kThreads>(progress, block, tiles);
+  const auto start = static_cast<int32_t>(place), next = static_cast<int32_t>(place + tiles);
   TileReach reach = {};
-  int32_t start = 0, image = 0, i = 0;
-  if (rank < in.count) {
-    start = starts[rank];
-    const int32_t next = starts[rank + 1];
-    // Sums of more than 2^31 - 1 pairs, which nobody has waited for, are negative or descend.
-    if (start >= 0 && next > start && next <= room) {
-      i = order[rank];
-      image = static_cast<int32_t>(image_of(in, i));
-      reach = reach_of(in.grid, records[i]);
-    }
+  int32_t image = 0;
+  // Sums of more than 2^31 - 1 pairs, which nobody has waited for, are negative or descend.
+  if (start >= 0 && next > start && next <= room) {
+    image = static_cast<int32_t>(image_of(in, i));
+    reach = reach_of(in.grid, reinterpret_cast<const ListedRecord*>(by_depth.records)[i]);
   }
   const int rows = reach.row_end - reach.row_begin;
   const int rows_end = inclusive_sum(rows);  // of this lane's Gaussian, among the rows of the warp

@@ -18,6 +18,13 @@ cudaError_t clear_totals(cudaStream_t stream, IntersectTotals* totals, int64_t w
   return cudaMemsetAsync(totals, 0, sizeof *totals + words * sizeof(uint32_t), stream);
 }
 
+// Of the sums over a launch of so many threads, in sum_words of memory.
+kernels::SumProgress sum_progress(uint32_t* zeros, int64_t threads) {
+  const int64_t blocks = divide_up(threads, kThreads);
+  if (blocks <= 1) return {};
+  return {reinterpret_cast<unsigned long long*>(zeros), zeros + 2 * blocks};
+}
+
 // Of a sort: the digits that it goes by, each in a pass, and the tiles of its pairs.
 int64_t pass_count(int bits) { return divide_up(bits, kernels::kDigitBits); }
 int64_t sort_tile_count(int64_t count) { return divide_up(count, kernels::kSortTile); }
@@ -26,18 +33,22 @@ int64_t sort_tile_count(int64_t count) { return divide_up(count, kernels::kSortT
 
 // intersect_kernels.cuh, pack_kernels.cuh
 
+int64_t sum_words(int64_t threads) {
+  const int64_t blocks = divide_up(threads, kThreads);
+  return blocks > 1 ? 2 * (blocks + 1) : 0;  // what they publish, and how many have begun
+}
+
 cudaError_t launch_count_tiles(cudaStream_t stream, const IntersectInputs& in, const DepthOrder& out,
                                IntersectTotals* totals, int64_t words) {
   SPLAT_RETURN_ON_ERROR(clear_totals(stream, totals, words));
   return launch_each(stream, in.count, kernels::count_tiles, in, out, totals);
 }
 
-cudaError_t launch_emit_pairs(cudaStream_t stream, const IntersectInputs& in, const int32_t* order,
-                              const float* records, const int32_t* starts, const IntersectTotals* totals, int64_t room,
-                              uint32_t* tile_keys, int32_t* indices, const Words& cleared) {
-  return launch_each(stream, in.count, kernels::emit_pairs, in, order,
-                     reinterpret_cast<const kernels::ListedRecord*>(records), starts, totals, room, tile_keys, indices,
-                     cleared);
+cudaError_t launch_emit_pairs(cudaStream_t stream, const IntersectInputs& in, const DepthOrder& by_depth,
+                              uint32_t* zeros, const IntersectTotals* totals, int64_t room, uint32_t* tile_keys,
+                              int32_t* indices, const Words& cleared) {
+  return launch_each(stream, in.count, kernels::emit_pairs, in, by_depth, sum_progress(zeros, in.count), totals, room,
+                     tile_keys, indices, cleared);
 }
 
 cudaError_t launch_find_offsets(cudaStream_t stream, const IntersectInputs& in, int64_t total,
@@ -49,7 +60,8 @@ cudaError_t launch_find_offsets(cudaStream_t stream, const IntersectInputs& in, 
 cudaError_t launch_count_shown(cudaStream_t stream, const IntersectInputs& in, int32_t* places, int32_t* tiles,
                                IntersectTotals* totals, int64_t words) {
   SPLAT_RETURN_ON_ERROR(clear_totals(stream, totals, words));
-  return launch_each(stream, in.count, kernels::count_shown, in, places, tiles, totals);
+  const auto zeros = reinterpret_cast<uint32_t*>(totals + 1);
+  return launch_each(stream, in.count, kernels::count_shown, in, places, tiles, totals, sum_progress(zeros, in.count));
 }
 
 cudaError_t launch_pack(cudaStream_t stream, const PackInputs& in, const int32_t* places, const int32_t* tiles,
@@ -109,21 +121,6 @@ cudaError_t launch_sort(cudaStream_t stream, uint32_t* zeros, PairBuffers& pairs
     given.current = 1 - given.current;
   }
   return cudaSuccess;
-}
-
-int64_t sum_words(int64_t count) {
-  const int64_t tiles = divide_up(count, kernels::kSumTile);
-  return tiles > 1 ? 2 * (tiles + 1) : 0;  // what tiles publish, and the number of blocks that have begun
-}
-
-cudaError_t launch_exclusive_sum(cudaStream_t stream, uint32_t* zeros, const int32_t* numbers, const int32_t* order,
-                                 int32_t* sums, int64_t count) {
-  using namespace kernels;
-  const int64_t tiles = divide_up(count, kSumTile);
-  SumProgress progress = {};
-  if (tiles > 1) progress = {reinterpret_cast<unsigned long long*>(zeros), zeros + 2 * tiles};
-  return launch_blocks(stream, tiles, kSumThreads, sum_numbers, numbers, order, sums, static_cast<uint32_t>(count),
-                       progress);
 }
 
 }  // namespace splat

@@ -1,21 +1,25 @@
-// The packed layout from the dense one. A row's place is the exclusive sum of `count_shown`'s flags.
+// The packed layout from the dense one.
 #pragma once
 
 #include "../math/pack_rows.h"
+#include "grid_launch.h"
 #include "intersect_kernels.cuh"
 
 namespace splat {
 namespace kernels {
 
-// One thread per row of the dense layout: 1 in places [count] if it is shown, and its number of tiles, unless tiles is
-// null. Adds to *totals, with a flag for a row that is shown.
-__global__ void count_shown(IntersectInputs in, int32_t* places, int32_t* tiles, IntersectTotals* totals) {
-  const int64_t row = thread_index();
+// One thread per row of the dense layout: the number of shown rows before it, and of its tiles, unless tiles is null. Adds
+// to *totals, with a flag for a row that is shown.
+__global__ void count_shown(IntersectInputs in, int32_t* places, int32_t* tiles, IntersectTotals* totals,
+                            SumProgress progress) {
+  const uint32_t block = block_number(progress);
+  const int64_t row = int64_t{block} * kThreads + threadIdx.x;
   const bool exists = row < in.count, shown = exists && is_shown(in.radii, row);
   const int64_t found = shown && tiles != nullptr ? tile_count(in, row) : 0;
-  if (exists) places[row] = shown;
   if (exists && tiles != nullptr) tiles[row] = static_cast<int32_t>(found);
   add_to_totals(found, shown, totals);
+  const uint32_t place = sum_before_in_launch<kThreads>(progress, block, shown);
+  if (exists) places[row] = static_cast<int32_t>(place);
 }
 
 // One thread per row of the dense layout: writes it to its place, if it is shown; and, unless tiles is null, what

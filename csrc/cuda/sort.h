@@ -1,4 +1,4 @@
-// The radix sort and the prefix sum on the GPU. math/sort_keys.h has the keys, and how many of their bits are sorted,
+// The radix sort on the GPU. math/sort_keys.h has the keys, and how many of their bits are sorted,
 // which decides the number of passes.
 //
 // The functions are like those of host_functions.h. `zeros`: temporary memory, whose words are 0 before. What runs earlier
@@ -23,13 +23,5 @@ int64_t sort_words(int64_t count, int bits);
 // Sorts `count` pairs by the lowest bits of the keys, as unsigned numbers; stable. Each pass moves all pairs, and sorts
 // by up to 8 bits.
 cudaError_t launch_sort(cudaStream_t stream, uint32_t* zeros, PairBuffers& pairs, int64_t count, int bits);
-
-// The words of `zeros` for a prefix sum, an even number. Their address is a multiple of 8 bytes.
-int64_t sum_words(int64_t count);
-
-// Sets sums [count], each to the sum of the numbers before it, in the given order of them [count - 1]; null if they are
-// in order. The sums may take the place of such numbers.
-cudaError_t launch_exclusive_sum(cudaStream_t stream, uint32_t* zeros, const int32_t* numbers, const int32_t* order,
-                                 int32_t* sums, int64_t count);
 
 }  // namespace splat

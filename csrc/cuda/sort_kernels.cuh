@@ -1,13 +1,13 @@
 // A radix sort of pairs, least significant digit first, which moves all pairs once for each digit (Adinets and Merrill,
-// "Onesweep", 2022), and a prefix sum.
+// "Onesweep", 2022).
 //
 // Of each digit, a tile's pairs go to places behind those of all smaller digits and of the tiles before it. How many
 // these are a tile learns by looking back: each publishes its own numbers first, then their sum with those of all before
 // it. Tiles are numbered in the order in which blocks begin, so a tile waits only for blocks that run already.
 #pragma once
 
+#include "prefix_sum.cuh"
 #include "sort.h"
-#include "warp.cuh"
 
 namespace splat {
 namespace kernels {
@@ -17,8 +17,6 @@ constexpr int kDigitBits = 8, kDigits = 1 << kDigitBits, kMostDigits = 32 / kDig
 constexpr int kSortThreads = 384, kSortItems = 19, kSortTile = kSortThreads * kSortItems;
 constexpr int kSortWarps = kSortThreads / kWarp;
 constexpr int kCountThreads = 256, kCountItems = 16, kCountTile = kCountThreads * kCountItems;
-// Odd: threads that each go through as many neighbouring words of shared memory use different banks.
-constexpr int kSumThreads = 256, kSumItems = 15, kSumTile = kSumThreads * kSumItems;
 
 // Takes the place of keys behind the last one. Its digits are the largest there are, so it comes after all others, and
 // no place depends on how many there are of it.
@@ -47,22 +45,6 @@ static __device__ __forceinline__ Digit digit_at(int shift, int bits) {
 
 static __device__ __forceinline__ uint32_t digit_of(uint32_t key, const Digit& digit) {
   return key >> digit.shift & digit.mask;
-}
-
-// The sum over the threads before this one. All threads of the block must call it.
-template <int kBlockThreads>
-static __device__ __forceinline__ uint32_t sum_before(uint32_t value) {
-  __shared__ uint32_t sums[kBlockThreads / kWarp];
-  const int warp = static_cast<int>(threadIdx.x / kWarp);
-  const auto up_to_here = static_cast<uint32_t>(inclusive_sum(static_cast<int>(value)));
-  if (threadIdx.x % kWarp == kWarp - 1) sums[warp] = up_to_here;
-  __syncthreads();
-  uint32_t before = up_to_here - value;
-  for (int other = 0; other < kBlockThreads / kWarp; ++other) {
-    if (other < warp) before += sums[other];
-  }
-  __syncthreads();  // before `sums` is written again
-  return before;
 }
 
 // Adds to histogram [kMostDigits, kDigits] how many keys have which digits.
@@ -266,82 +248,6 @@ __global__ void __launch_bounds__(kSortThreads, 2)
       if (at < in_tile) values_out[place[i]] = static_cast<int32_t>(words[at]);
     }
     __syncthreads();
-  }
-}
-
-// Of a prefix sum; null if there is one tile. 0 at first.
-struct SumProgress {
-  unsigned long long* published;  // [tiles]
-  uint32_t* begun;                // how many blocks
-};
-
-// What tiles publish for a prefix sum: a number of 32 bits, and one of these; 0 before they do.
-constexpr unsigned long long kOwnIsPublished = 1ull << 32, kSumIsPublished = 1ull << 33;
-
-// In lane 0, the sum of all tiles before one, of what they have published, looking back at as many at once as a warp has
-// lanes. All lanes of a warp must call it.
-static __device__ __forceinline__ uint32_t sum_before_tile(const unsigned long long* published, int64_t tile) {
-  const int lane = static_cast<int>(threadIdx.x % kWarp);
-  uint32_t before = 0;
-  for (unsigned int sums = 0; sums == 0; tile -= kWarp) {
-    const int64_t other = tile - 1 - lane;
-    unsigned long long found = other < 0 ? kSumIsPublished : 0;  // before the first is nothing
-    while (found == 0) found = load_relaxed(published + other);
-    sums = __ballot_sync(kAllLanes, (found & kSumIsPublished) != 0);
-    const bool counts = sums == 0 || lane < __ffs(static_cast<int>(sums));  // up to the nearest sum
-    before += warp_sum(counts ? static_cast<uint32_t>(found) : 0u);
-  }
-  return before;
-}
-
-// Sets sums [count], each to the sum of the numbers before it, in their order if that is not null.
-__global__ void __launch_bounds__(kSumThreads)
-    sum_numbers(const int32_t* numbers, const int32_t* order, int32_t* sums, uint32_t count, SumProgress progress) {
-  __shared__ uint32_t words[kSumTile], number, before_tile;
-  if (threadIdx.x == 0) {
-    number = progress.begun == nullptr ? 0 : atomicAdd(progress.begun, 1u);
-    before_tile = 0;
-  }
-  __syncthreads();
-  const uint32_t tile = number * kSumTile, in_tile = count - tile < kSumTile ? count - tile : kSumTile;
-#pragma unroll
-  for (int i = 0; i < kSumItems; ++i) {
-    const uint32_t at = i * kSumThreads + threadIdx.x;
-    uint32_t value = 0;
-    if (at < in_tile && tile + at + 1 < count) {
-      value = static_cast<uint32_t>(numbers[order == nullptr ? tile + at : order[tile + at]]);
-    }
-    words[at] = value;
-  }
-  __syncthreads();
-  uint32_t* own = words + threadIdx.x * kSumItems;
-  uint32_t of_thread = 0;
-#pragma unroll
-  for (int i = 0; i < kSumItems; ++i) of_thread += own[i];
-  uint32_t before = sum_before<kSumThreads>(of_thread);
-  if (progress.published != nullptr && threadIdx.x >= kSumThreads - kWarp) {
-    const uint32_t of_tile = __shfl_sync(kAllLanes, before + of_thread, kWarp - 1);
-    const bool publishes = threadIdx.x == kSumThreads - kWarp;
-    if (publishes) store_relaxed(progress.published + number, kOwnIsPublished | of_tile);
-    const uint32_t found = sum_before_tile(progress.published, number);
-    if (publishes) {
-      store_relaxed(progress.published + number, kSumIsPublished | (found + of_tile));
-      before_tile = found;
-    }
-  }
-  __syncthreads();
-  before += before_tile;
-#pragma unroll
-  for (int i = 0; i < kSumItems; ++i) {
-    const uint32_t value = own[i];
-    own[i] = before;
-    before += value;
-  }
-  __syncthreads();
-#pragma unroll
-  for (int i = 0; i < kSumItems; ++i) {
-    const uint32_t at = i * kSumThreads + threadIdx.x;
-    if (at < in_tile) sums[tile + at] = static_cast<int32_t>(words[at]);
   }
 }
 

@@ -54,12 +54,12 @@ class Totals {
   bool copying_ = false;
 };
 
-// Gaussians to be sorted by depth, with what their pairs are made from.
+// Gaussians that are sorted by depth, with what their pairs are made from.
 struct ByDepth {
   explicit ByDepth(const IntersectOperands& p)
       : pairs(p.count, p.means2d), records(empty_like_device({p.count, kListedFloats}, ScalarType::Float, p.means2d)) {}
 
-  DepthOrder unsorted(const IntersectOperands& p) const {
+  DepthOrder order(const IntersectOperands& p) const {
     return {p.tiles_per_gauss.mutable_data_ptr<int32_t>(), pairs.keys(), pairs.values(),
             records.mutable_data_ptr<float>()};
   }
@@ -68,20 +68,15 @@ struct ByDepth {
   Tensor records;
 };
 
-// The words of `sort_by_depth`, of so many Gaussians at most.
-int64_t depth_words(int64_t count) { return sum_words(count + 1) + sort_words(count, kDepthKeyBits); }
+// The words of `sort_by_depth` and `list_pairs`, of so many Gaussians at most.
+int64_t list_words(int64_t count) { return sum_words(count) + sort_words(count, kDepthKeyBits); }
 
-// Sorts the Gaussians by depth; returns the places of their first pairs in that order, [count + 1].
-Tensor sort_by_depth(cudaStream_t stream, const IntersectOperands& p, SortPairs& by_depth, uint32_t* zeros) {
-  check_cuda(launch_sort(stream, zeros + sum_words(p.count + 1), by_depth.buffers(), p.count, kDepthKeyBits));
-  const Tensor starts = empty_like_device({p.count + 1}, ScalarType::Int, p.means2d);
-  check_cuda(launch_exclusive_sum(stream, zeros, p.tiles_per_gauss.const_data_ptr<int32_t>(), by_depth.values(),
-                                  starts.mutable_data_ptr<int32_t>(), p.count + 1));
-  return starts;
+void sort_by_depth(cudaStream_t stream, const IntersectOperands& p, ByDepth& by_depth, uint32_t* zeros) {
+  check_cuda(launch_sort(stream, zeros + sum_words(p.count), by_depth.pairs.buffers(), p.count, kDepthKeyBits));
 }
 
 // Returns flatten_ids [room], and sets the offsets. What there is room for beyond the pairs is kNoGaussian.
-Tensor list_pairs(cudaStream_t stream, const IntersectOperands& p, const ByDepth& by_depth, const Tensor& starts,
+Tensor list_pairs(cudaStream_t stream, const IntersectOperands& p, const ByDepth& by_depth, uint32_t* zeros,
                   const Totals& totals, int64_t room) {
   check_intersections(room);
   const IntersectInputs in = p.inputs();
@@ -93,11 +88,10 @@ Tensor list_pairs(cudaStream_t stream, const IntersectOperands& p, const ByDepth
   }
   if (room > 0 && p.count > 0) {
     const int bits = tile_key_bits(p.images, in.tile_bits);
-    const SortWords zeros(room, bits, p.means2d);
-    check_cuda(launch_emit_pairs(stream, in, by_depth.pairs.values(), by_depth.records.const_data_ptr<float>(),
-                                 starts.const_data_ptr<int32_t>(), totals.on_device(), room, by_tile.keys(),
-                                 by_tile.values(), zeros.words()));
-    check_cuda(launch_sort(stream, zeros.words().first, by_tile.buffers(), room, bits));
+    const SortWords of_sort(room, bits, p.means2d);
+    check_cuda(launch_emit_pairs(stream, in, by_depth.order(p), zeros, totals.on_device(), room, by_tile.keys(),
+                                 by_tile.values(), of_sort.words()));
+    check_cuda(launch_sort(stream, of_sort.words().first, by_tile.buffers(), room, bits));
   }
   check_cuda(launch_find_offsets(stream, in, room, by_tile.keys(), p.offsets.mutable_data_ptr<int32_t>()));
   return by_tile.values_tensor();
@@ -105,19 +99,19 @@ Tensor list_pairs(cudaStream_t stream, const IntersectOperands& p, const ByDepth
 
 }  // namespace
 
-// Counts the tiles of each Gaussian, sorts the Gaussians by depth, finds the places of their pairs in that order by a
-// prefix sum, writes the pairs, and sorts them by tile. Waits while the GPU sorts by depth; with a capacity, it does not.
+// Counts the tiles of each Gaussian, sorts the Gaussians by depth, writes their pairs in that order, and sorts them by
+// tile. Waits while the GPU sorts by depth; with a capacity, it does not.
 Tensor Cuda::intersect(const IntersectOperands& p) const {
   const IntersectInputs in = p.inputs();
   ByDepth by_depth(p);
-  Totals totals(stream_, depth_words(p.count), p.means2d);
-  check_cuda(launch_count_tiles(stream_, in, by_depth.unsorted(p), totals.on_device(), totals.count()));
+  Totals totals(stream_, list_words(p.count), p.means2d);
+  check_cuda(launch_count_tiles(stream_, in, by_depth.order(p), totals.on_device(), totals.count()));
   if (!p.capacity) totals.copy();
-  const Tensor starts = sort_by_depth(stream_, p, by_depth.pairs, totals.words());
-  if (p.capacity) return list_pairs(stream_, p, by_depth, starts, totals, *p.capacity);
+  sort_by_depth(stream_, p, by_depth, totals.words());
+  if (p.capacity) return list_pairs(stream_, p, by_depth, totals.words(), totals, *p.capacity);
   const IntersectTotals found = totals.wait();
   STD_TORCH_CHECK(found.flagged == 0, "image_ids must be in [0, ", in.images, "); ", found.flagged, " are not");
-  return list_pairs(stream_, p, by_depth, starts, totals, static_cast<int64_t>(found.tiles));
+  return list_pairs(stream_, p, by_depth, totals.words(), totals, static_cast<int64_t>(found.tiles));
 }
 
 // Makes the lists as `intersect` does.
@@ -127,10 +121,9 @@ PackResults Cuda::pack(const PackOperands& p) const {
   const Tensor tile_tensor = empty_like_device({p.lists() ? p.count() : 0}, ScalarType::Int, like);
   int32_t* tiles = p.lists() ? tile_tensor.mutable_data_ptr<int32_t>() : nullptr;
   const int64_t place_words = sum_words(p.count());
-  Totals totals(stream_, place_words + (p.lists() ? depth_words(p.count()) : 0), like);
+  Totals totals(stream_, place_words + (p.lists() ? list_words(p.count()) : 0), like);
   check_cuda(launch_count_shown(stream_, p.rows(), places, tiles, totals.on_device(), totals.count()));
   totals.copy();
-  check_cuda(launch_exclusive_sum(stream_, totals.words(), places, nullptr, places, p.count()));
   const IntersectTotals found = totals.wait();
 
   const PackedTensors rows = empty_rows(p, static_cast<int64_t>(found.flagged));
@@ -140,9 +133,10 @@ PackResults Cuda::pack(const PackOperands& p) const {
   }
   const IntersectOperands packed = check_packed_intersect(p, rows);
   ByDepth by_depth(packed);
-  check_cuda(launch_pack(stream_, p.inputs(), places, tiles, rows.pointers(), by_depth.unsorted(packed)));
-  const Tensor starts = sort_by_depth(stream_, packed, by_depth.pairs, totals.words() + place_words);
-  const Tensor flatten_ids = list_pairs(stream_, packed, by_depth, starts, totals, static_cast<int64_t>(found.tiles));
+  check_cuda(launch_pack(stream_, p.inputs(), places, tiles, rows.pointers(), by_depth.order(packed)));
+  uint32_t* zeros = totals.words() + place_words;
+  sort_by_depth(stream_, packed, by_depth, zeros);
+  const Tensor flatten_ids = list_pairs(stream_, packed, by_depth, zeros, totals, static_cast<int64_t>(found.tiles));
   return {rows, {packed.tiles_per_gauss, flatten_ids, packed.offsets}};
 }
 

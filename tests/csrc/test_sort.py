@@ -1,4 +1,4 @@
-"""The radix sort and the prefix sum of csrc/cuda/sort_kernels.cuh, as PTX that is executed on the CPU (tests/simt)."""
+"""The radix sort and the prefix sums of csrc/cuda, as PTX that is executed on the CPU (tests/simt)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-SORT_TILE, SUM_TILE, DIGITS = 7296, 3840, 256  # csrc/cuda/sort_kernels.cuh
+SORT_TILE, DIGITS = 7296, 256  # csrc/cuda/sort_kernels.cuh
+THREADS, LOOKED_BACK_AT = 256, 256  # csrc/cuda/grid_launch.h, prefix_sum.cuh: of a block, and blocks at once
 SUM_IS_KNOWN = 1 << 31
 OWN_IS_PUBLISHED, SUM_IS_PUBLISHED = 1 << 32, 1 << 33
 # By name: what keys are drawn from, and by how many of their bits they are sorted.
 KEYS = {"any": (2**32, 32), "13 bits of any": (2**32, 13), "few": (3, 8), "all the same": (1, 32)}
 KERNEL = "_ZN5splat7kernels11sort_digitsENS_11PairBuffersEjiiNS0_12SortProgressE"
-SUM_KERNEL = "_ZN5splat7kernels11sum_numbersEPKiS2_PijNS0_11SumProgressE"
+SHOWN_KERNEL = "_ZN5splat7kernels11count_shownENS_15IntersectInputsEPiS2_PNS_15IntersectTotalsENS0_11SumProgressE"
 
 
 @pytest.fixture(params=[0, 7], ids=["in-order", "shuffled"])
@@ -50,7 +51,6 @@ def test_no_pairs_are_no_launch(simt_wheel: ModuleType) -> None:
     before = simt_wheel.calls()
 
     simt_wheel.sort_pairs(np.zeros(0, np.uint32), np.zeros(0, np.int32), 32)
-    simt_wheel.exclusive_sum(np.zeros(0, np.int32), None, 0)
 
     assert simt_wheel.calls().get("cudaLaunchKernelEx") == before.get("cudaLaunchKernelEx")
 
@@ -94,44 +94,42 @@ def test_a_tile_adds_up_what_those_before_it_have_published(simt_wheel: ModuleTy
     assert (published[-1] == sums[-1] + SUM_IS_KNOWN).all()
 
 
-@pytest.mark.parametrize("count", [1, SUM_TILE, SUM_TILE + 1, 65 * SUM_TILE + 9])
-def test_prefix_sums_overflow_as_32_bits_do(any_order: ModuleType, count: int) -> None:
-    """Of more tiles than a warp looks back at once, too."""
-    numbers = drawn(count, 2**32).astype(np.int32)
-
-    sums = any_order.exclusive_sum(numbers, None, count)
-
-    assert (sums == (np.cumsum(numbers.astype(np.int64)) - numbers).astype(np.int32)).all()
-
-
-@pytest.mark.parametrize("count", [1, SUM_TILE - 1, SUM_TILE, 2 * SUM_TILE + 7])
-def test_prefix_sums_of_another_order_with_all_at_the_end(any_order: ModuleType, count: int) -> None:
-    numbers = drawn(count, 1000).astype(np.int32)
-    order = np.random.default_rng(3).permutation(count).astype(np.int32)
-
-    sums = any_order.exclusive_sum(numbers, order, count + 1)
-
-    assert (sums == np.concatenate([[0], np.cumsum(numbers[order])])).all()
+def shown_before(
+    executor: ModuleType, shown: NDArray[np.bool_], progress: tuple[NDArray[np.uint64], NDArray[np.uint32]], blocks: int
+) -> NDArray[np.uint32]:
+    """How many rows are shown before each, by so many blocks; -1 for those of others."""
+    radii = np.repeat(shown.astype(np.int32), 2)
+    numbers = struct.pack("qqqiiii", len(shown), len(shown), 1, 16, 1, 1, 1)
+    inputs = (None, None, None, None, radii, None, numbers)  # IntersectInputs
+    places, totals = np.full(len(shown), -1, np.int32), np.zeros(2, np.uint64)
+    arguments = [inputs, places, None, totals, progress]
+    executor.run_ptx(SHOWN_KERNEL, (blocks, 1, 1), (THREADS, 1, 1), 0, arguments, False)
+    return places.view(np.uint32)
 
 
-@pytest.mark.parametrize("known", [0, 1, 33, 39])
-def test_a_tile_looks_back_to_the_nearest_sum(simt_wheel: ModuleType, known: int) -> None:
-    """Over tiles that have published their own numbers only, of which a warp reads 32 at once."""
-    tiles = 41
-    numbers = drawn(tiles * SUM_TILE, 2**32).astype(np.int32)
-    own = numbers.reshape(tiles, SUM_TILE).astype(np.int64).sum(1)
-    published = (own % 2**32 + OWN_IS_PUBLISHED).astype(np.uint64)
-    published[known] = own[: known + 1].sum() % 2**32 + SUM_IS_PUBLISHED
+@pytest.mark.parametrize("count", [THREADS + 1, (LOOKED_BACK_AT + 2) * THREADS + 9])
+def test_a_sum_over_a_launch_is_over_the_blocks_before_too(any_order: ModuleType, count: int) -> None:
+    """Of more blocks than a warp looks back at once, too."""
+    shown, blocks = drawn(count, 2).astype(np.bool_), -(-count // THREADS)
+
+    places = shown_before(any_order, shown, (np.zeros(blocks, np.uint64), np.zeros(1, np.uint32)), blocks)
+
+    assert (places == np.cumsum(shown) - shown).all()
+
+
+@pytest.mark.parametrize("known", [0, 1, 42, 43, 298])
+def test_a_block_looks_back_to_the_nearest_sum(simt_wheel: ModuleType, known: int) -> None:
+    """Over blocks that have published their own numbers only; sums overflow as 32 bits do."""
+    blocks = LOOKED_BACK_AT + 44
+    shown, own = drawn(blocks * THREADS, 2).astype(np.bool_), drawn(blocks, 2**32).astype(np.uint64)
+    published = own + np.uint64(OWN_IS_PUBLISHED)
+    published[known] = int(own[: known + 1].sum()) % 2**32 + SUM_IS_PUBLISHED
     published[:known] = OWN_IS_PUBLISHED + 1  # nobody looks there
     published[-1] = 0
-    sums = np.full_like(numbers, -1)
-    progress = (published, np.full(1, tiles - 1, np.uint32))
 
-    simt_wheel.run_ptx(
-        SUM_KERNEL, (1, 1, 1), (256, 1, 1), 0, [numbers, None, sums, struct.pack("I", len(numbers)), progress], False
-    )
+    places = shown_before(simt_wheel, shown, (published, np.full(1, blocks - 1, np.uint32)), 1)
 
-    expected = (np.cumsum(numbers.astype(np.int64)) - numbers).astype(np.int32)
-    assert (sums[-SUM_TILE:] == expected[-SUM_TILE:]).all()
-    assert (sums[:-SUM_TILE] == -1).all()
-    assert published[-1] == SUM_IS_PUBLISHED + (own.sum() - int(numbers[-1])) % 2**32
+    before, of_block = int(own[:-1].sum()), shown[-THREADS:]
+    assert (places[-THREADS:] == ((before + np.cumsum(of_block) - of_block) % 2**32).astype(np.uint32)).all()
+    assert (places[:-THREADS] == 2**32 - 1).all()
+    assert published[-1] == SUM_IS_PUBLISHED + (before + int(of_block.sum())) % 2**32

@@ -97,22 +97,6 @@ py::tuple sort_pairs(const Numbers<uint32_t>& keys, const Numbers<int32_t>& valu
   return py::make_tuple(all_keys[pairs.current], all_values[pairs.current]);
 }
 
-// The sums [count] of the numbers before each, in this order; without one, they take the numbers' place.
-Numbers<int32_t> exclusive_sum(const Numbers<int32_t>& numbers, const std::optional<Numbers<int32_t>>& order,
-                               py::ssize_t count) {
-  Numbers<int32_t> sums = order ? Numbers<int32_t>(count) : Numbers<int32_t>(numbers.attr("copy")());
-  if (order) {
-    simt::use(array("numbers", numbers));
-    simt::use(array("order", *order));
-  }
-  simt::use(array("sums", sums));
-  with_zeros(splat::sum_words(count), [&](uint32_t* zeros) {
-    return splat::launch_exclusive_sum(nullptr, zeros, order ? numbers.data() : sums.data(),
-                                       order ? order->data() : nullptr, sums.mutable_data(), count);
-  });
-  return sums;
-}
-
 }  // namespace
 
 PYBIND11_MODULE(SIMT_OPERATORS, m) {
@@ -146,5 +130,4 @@ PYBIND11_MODULE(SIMT_OPERATORS, m) {
   m.def("run_broken", &run_broken);
   m.def("run_ptx", &run_ptx);
   m.def("sort_pairs", &sort_pairs);
-  m.def("exclusive_sum", &exclusive_sum);
 }
