@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from torch.nn import Parameter
 from ._kernelwheel import MAIN, Kernels
 from ._version import VERSION
 
-KERNELS = Kernels("splat", VERSION, Path(__file__).parent / "_native")
+KERNELS: Kernels = Kernels("splat", VERSION, Path(__file__).parent / "_native")
 
 
 def _require(device: torch.device, part: str = MAIN) -> None:
@@ -23,6 +24,11 @@ def _require(device: torch.device, part: str = MAIN) -> None:
         IncompatibleArtifactError: the installed kernels are missing, damaged or do not fit this machine.
     """
     _load(device, part)
+    _register()
+
+
+@functools.cache
+def _register() -> None:
     from .ops import registration  # not at the top: a call that only computes values does without
 
     with KERNELS.lock:  # several threads may make their first call at once; one registers

@@ -129,22 +129,14 @@ class ProjectionSettings:
 
 
 class Sizes:
-    """The sizes on which the shapes of Gaussians and cameras agree."""
+    """The sizes on which the shapes of Gaussians and cameras agree: of `batches` scenes, `images`, C for each."""
 
     def __init__(self, batch: tuple[int, ...], gaussians: int, cameras: int) -> None:
         self.batch = batch
         self.gaussians = gaussians
         self.cameras = cameras
-
-    @property
-    def batches(self) -> int:
-        """The number of scenes."""
-        return math.prod(self.batch)
-
-    @property
-    def images(self) -> int:
-        """The number of images: C for each batch."""
-        return self.batches * self.cameras
+        self.batches = math.prod(batch)
+        self.images = self.batches * cameras
 
 
 def check_scene(
@@ -165,12 +157,10 @@ def check_scene(
         missing = " and ".join(name for name, value in (("quats", quats), ("scales", scales)) if value is None)
         raise ValueError(f"quats and scales, or covars, are required; found no covars and no {missing}")
     tensors = {"means": means, "quats": quats, "scales": scales, "covars": covars, "opacities": opacities}
-    given = {name: tensor for name, tensor in tensors.items() if tensor is not None}
-    check_tensor("means", means)
-    if opacities_required:
-        given["opacities"] = opacities  # type: ignore[assignment] # whatever it is: it is checked
+    required = ("means", "opacities") if opacities_required else ("means",)  # checked whatever they are
+    given: dict[str, Any] = {name: each for name, each in tensors.items() if each is not None or name in required}
     for name, tensor in {**given, "viewmats": viewmats, "Ks": Ks}.items():
-        check_tensor(name, tensor, means)
+        check_tensor(name, tensor, None if tensor is means else means)
     if Ks.requires_grad and torch.is_grad_enabled():
         raise NotImplementedError(
             "Ks requires grad, and gradients for the intrinsics are not implemented; pass Ks.detach()"
@@ -185,8 +175,8 @@ def check_scene(
         "means": (3,), "quats": (4,), "scales": (3,), "covars": covars_shape, "opacities": (),
     }  # fmt: skip
     for name, tensor in given.items():
-        words = f"[{', '.join(['...', 'N', *map(str, endings[name])])}]"
-        check_shape(name, tensor, (*batch, n, *endings[name]), words)
+        if tensor.shape != (shape := (*batch, n, *endings[name])):
+            check_shape(name, tensor, shape, f"[{', '.join(['...', 'N', *map(str, endings[name])])}]")
     check_shape("viewmats", viewmats, (*batch, c, 4, 4), "[..., C, 4, 4]")
     check_shape("Ks", Ks, (*batch, c, 3, 3), "[..., C, 3, 3]")
     sizes = Sizes(batch, n, c)

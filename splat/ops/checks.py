@@ -35,11 +35,13 @@ def check_tensor(name: str, tensor: object, like: Tensor | None = None, dtype: t
     """
     if not isinstance(tensor, Tensor):
         raise TypeError(f"{name} must be a {_word(dtype)} torch.Tensor, found {type(tensor).__name__}")
-    if not torch.compiler.is_compiling():
+    is_traced = torch.compiler.is_compiling()
+    if not is_traced:
         _check_dense(name, tensor)
     if tensor.dtype != dtype:
         raise TypeError(f"{name} must be {_word(dtype)}, found {tensor.dtype}; pass {name}.to({dtype})")
-    if not torch.compiler.is_compiling():
+    # Within no transform, which is by far the most often, no tensor can be one of its own.
+    if not is_traced and (forward_ad._current_level >= 0 or torch._C._functorch.peek_interpreter_stack() is not None):
         _check_differentiable(name, tensor)
     if like is not None and tensor.device != like.device:
         raise ValueError(
@@ -62,7 +64,7 @@ def _word(dtype: torch.dtype) -> str:
 
 
 def _check_differentiable(name: str, tensor: Tensor) -> None:
-    if _tangent(tensor) is not None:
+    if forward_ad.unpack_dual(tensor).tangent is not None:  # type: ignore[no-untyped-call]
         raise NotImplementedError(
             f"{name} has a forward-mode tangent, and there is no forward-mode derivative; use reverse mode, "
             "torch.autograd.grad"
@@ -77,11 +79,6 @@ def _check_differentiable(name: str, tensor: Tensor) -> None:
             f"{name} is batched by torch.vmap, which splat's operators do not take; pass tensors with a batch "
             "dimension, or call the function in a loop"
         )
-
-
-def _tangent(tensor: Tensor) -> Tensor | None:
-    tangent: Tensor | None = forward_ad.unpack_dual(tensor).tangent  # type: ignore[no-untyped-call]
-    return tangent
 
 
 def check_shape(name: str, tensor: Tensor, shape: Sequence[int], words: str) -> None:

@@ -301,6 +301,7 @@ def project(
         direct = colors.for_images.detach()
     tensors = (*gaussians.tensors, coeffs, viewmats, Ks, direct)
     _kernels.require_for(*tensors)
+    by_scene = zip(*(_by_scene(each, sizes) for each in tensors), strict=True) if sizes.batch else [tensors]
     scenes = [
         torch.ops.splat.project(
             *scene[:-1],
@@ -315,7 +316,7 @@ def project(
             degree,
             scene[-1],
         )
-        for scene in zip(*(_by_scene(tensor, sizes) for tensor in tensors), strict=True)
+        for scene in by_scene
     ]
     if not sizes.batch:
         return scenes[0]  # type: ignore[no-any-return]
@@ -328,6 +329,6 @@ def project(
 
 def _by_scene(tensor: Tensor | None, sizes: Sizes) -> Sequence[Tensor | None]:
     """[..., *] as one [*] for each batch."""
-    if tensor is None or not sizes.batch:
-        return [tensor] * sizes.batches
+    if tensor is None:
+        return [None] * sizes.batches
     return tensor.flatten(0, len(sizes.batch) - 1).unbind()
