@@ -114,6 +114,7 @@ def test_the_wheel_is_for_windows_in_its_name_and_in_everything_that_it_says(win
     }  # fmt: skip
     assert values["plan"]["target"] == {
         "platform": "windows-x86_64", "cuda": None, "binding": None, "standard": {"stable": "c++17"}, "cpu": {},
+        "cpu_kernels": True,
     }  # fmt: skip
     assert [library["file"] for library in values["libraries"]] == ["tiny_cpu.dll"]
     assert values["built_with"]["cxx"].startswith("zig 0.17.")
