@@ -90,11 +90,9 @@ def create_plan_for(job: CompileJob, tools: Toolchain, *, device_code_alone: boo
         BuildError: this machine cannot compile it; the message says what is missing and how to install it.
     """
     manifest = manifests.read(job.wheel, job.content["package"]) if job.wheel and tools.cuda.nvcc else None
-    taken = find_taken(manifest, job.content, tools) if manifest else NOTHING
+    taken = find_taken(manifest, job.content, tools, cpu_kernels=job.cpu_kernels) if manifest else NOTHING
     if not device_code_alone:
         taken = taken._replace(host_code={})
-    if not job.cpu_kernels:
-        taken = taken._replace(whole={})
     plan, headers = create_plan(job.content, job.sources, tools, taken, cpu_kernels=job.cpu_kernels)
     wheel = Artifact(job.wheel, manifest) if job.wheel and manifest and any(taken) else None
     return Planned(plan, tools, headers, wheel)

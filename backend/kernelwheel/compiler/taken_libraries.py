@@ -30,8 +30,8 @@ class Taken(NamedTuple):
 NOTHING = Taken({}, {})
 
 
-def find_taken(wheel: Manifest, wanted: Content, toolchain: Toolchain) -> Taken:
-    """What need not be compiled again.
+def find_taken(wheel: Manifest, wanted: Content, toolchain: Toolchain, *, cpu_kernels: bool = True) -> Taken:
+    """What need not be compiled again; without `cpu_kernels`, of the libraries for CUDA alone.
 
     Nothing if the libraries are bound to one Python or torch, or made of extensions, which may be one file for both
     devices; or if they were compiled with other options, for another platform, or for some of its CPUs.
@@ -46,7 +46,7 @@ def find_taken(wheel: Manifest, wanted: Content, toolchain: Toolchain) -> Taken:
         or target["platform"] != platform_name()
     ):
         return NOTHING
-    whole, cuda = wheel.libraries_for("cpu"), wheel.libraries_for("cuda")
+    whole, cuda = wheel.libraries_for("cpu") if cpu_kernels else (), wheel.libraries_for("cuda")
     alone = bool(cuda) and wheel.content == wanted and all(each.sass and each.host_code for each in cuda)
     return Taken(_digests(whole), _digests(cuda) if alone and _fits(wheel, toolchain) else {})
 

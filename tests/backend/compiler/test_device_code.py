@@ -164,6 +164,15 @@ def test_whose_host_code_is_taken(tmp_path: Path) -> None:
     assert taken(tmp_path) == set(), "no kernels"
 
 
+def test_libraries_for_the_cpu_are_taken_whole_if_they_are_wanted(tmp_path: Path) -> None:
+    manifest, tools = sample(CPU_LIBRARY, CUDA_LIBRARY, platform=platform_name()), toolchain_of_files(tmp_path)
+
+    def taken_whole(wanted: bool) -> set[str]:
+        return {*find_taken(manifest, manifest.content, tools, cpu_kernels=wanted).whole}
+
+    assert (taken_whole(True), taken_whole(False)) == ({"libtiny_cpu.so"}, set())
+
+
 # Libraries: `exchange`
 
 
