@@ -1,13 +1,20 @@
 """The definitions of the operators that compiled kernels implement, each library for its own device.
 
-A library defines none of them: they are defined here, in Python, each beside the function that calls it. So a call on
-one device does without the library for the other. What an operator takes is what a function in csrc/operators checks,
-`check_*` in *_operands.h, in the same order.
+They are defined in Python, each above the function that calls it, and not by a library: so a call on one device does
+without the library for the other. What an operator takes is what a function in csrc/operators checks, `check_*` in
+*_operands.h, in the same order.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import Any, Final
+
 import torch
+
+_MODULES: Final = (
+    "harmonics", "image_loss", "intersection", "packing", "pixels", "pixels_2dgs", "pixels_rays", "projection"
+)  # fmt: skip
 
 
 def define(name: str, schema: str) -> None:
@@ -17,5 +24,14 @@ def define(name: str, schema: str) -> None:
         name: its name.
         schema: its arguments and results, `(Tensor x) -> Tensor`.
     """
-    if not hasattr(torch.ops.splat, name):
-        torch.library.define(f"splat::{name}", schema)
+    operators: Any = torch.ops.splat
+    if "library" not in vars(operators):  # one for all, which lasts as the namespace does
+        operators.library = torch.library.Library("splat", "FRAGMENT")  # type: ignore[no-untyped-call]
+    if not hasattr(operators, name):
+        operators.library.define(name + schema)
+
+
+def define_all() -> None:
+    """Define those of all modules, of which few programs need each."""
+    for module in _MODULES:
+        import_module(f"{__package__}.{module}")

@@ -12,16 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor, library
 
-from . import (  # noqa: F401 # they define the operators
-    harmonics,
-    image_loss,
-    intersection,
-    packing,
-    pixels,
-    pixels_2dgs,
-    pixels_rays,
-    projection,
-)
 from .autograd import refuse_derivatives, register_autograd
 from .image_loss_gradient import (
     differentiate_image_loss,
@@ -29,6 +19,7 @@ from .image_loss_gradient import (
     image_loss_shapes,
     keep_for_differentiating_image_loss,
 )
+from .operators import define_all
 from .rasterize_gradient import (
     differentiate_rasterize,
     keep_for_differentiating_rasterize,
@@ -47,6 +38,7 @@ from .shapes_2dgs import rasterize_2dgs_backward_shapes, rasterize_2dgs_shapes
 @functools.cache
 def register() -> None:
     """Register the shape functions and gradients."""
+    define_all()
     library.register_fake("splat::project", _project_shapes)
     library.register_fake("splat::project_backward", _project_backward_shapes)
     library.register_fake("splat::spherical_harmonics", _spherical_harmonics_shapes)
