@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ._version import VERSION as __version__
 
-# Where what is public is defined. What a first picture does without is imported when it is asked for (PEP 562).
+# Where what is public is defined: it is imported when it is asked for (PEP 562).
 _PLACES: Final = {
     "BuildError": "_kernelwheel",
     "DefaultStrategy": "strategy",
@@ -86,16 +86,12 @@ if TYPE_CHECKING or not _is_command():
     from ._kernels import KERNELS as _KERNELS
     from ._kernels import build_info
     from ._kernelwheel import BuildError, IncompatibleArtifactError, KernelWheelError, StoreError
-    from .ops.arguments import RollingShutterType
-    from .ops.intersection import isect_offset_encode, isect_tiles
-    from .ops.pixels import rasterize_to_pixels
-    from .ops.projection import fully_fused_projection, quat_scale_to_covar_preci
-    from .ops.rendering import rasterization
 
     _KERNELS.load_if_usable("main")
 
 if TYPE_CHECKING:
     from .ops.accumulation import accumulate, accumulate_2dgs
+    from .ops.arguments import RollingShutterType
     from .ops.blended_lists import rasterize_to_indices_in_range, rasterize_to_indices_in_range_2dgs
     from .ops.camera_space import proj, world_to_cam
     from .ops.contributing import (
@@ -105,12 +101,16 @@ if TYPE_CHECKING:
     )
     from .ops.harmonics import spherical_harmonics
     from .ops.image_loss import fused_ssim
+    from .ops.intersection import isect_offset_encode, isect_tiles
     from .ops.lenses import FThetaCameraDistortionParameters, FThetaPolynomialType
+    from .ops.pixels import rasterize_to_pixels
     from .ops.pixels_2dgs import rasterize_to_pixels_2dgs
     from .ops.pixels_eval3d import rasterize_to_pixels_eval3d
+    from .ops.projection import fully_fused_projection, quat_scale_to_covar_preci
     from .ops.projection_2dgs import fully_fused_projection_2dgs
     from .ops.projection_ut import UnscentedTransformParameters, fully_fused_projection_with_ut
     from .ops.relocation import compute_relocation, inject_noise_to_position
+    from .ops.rendering import rasterization
     from .ops.rendering_2dgs import rasterization_2dgs
     from .ops.selective_adam import SelectiveAdam, adam
     from .scene.exporter import export_splats

@@ -12,9 +12,11 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from ._kernelwheel import MAIN, Kernels
+from ._schemas import define_operators
 from ._version import VERSION
 
-KERNELS: Kernels = Kernels("splat", VERSION, Path(__file__).parent / "_native")
+KERNELS = Kernels("splat", VERSION, Path(__file__).parent / "_native")
+define_operators()
 
 
 def _require(device: torch.device, part: str = MAIN) -> None:

@@ -1,7 +1,7 @@
 // How operators are made of functions. What one takes is what the functions take that check it, `check_*` in *_operands.h,
 // and then what the function takes that allocates its results, in *_operators.h; the arithmetic is the `Device`'s, which is
-// made from a tensor for one call. Each library registers those of its part for its own device: cpu*.cpp, cuda*.cpp. The
-// schemas are in splat/ops, beside the functions that call the operators.
+// made from a tensor for one call. Each library registers those of its part for its own device: cpu*.cpp, cuda*.cpp. Their
+// schemas are in splat/_schemas.py.
 #pragma once
 
 #include <tuple>

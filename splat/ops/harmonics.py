@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from typing import Any, Final, overload
+from typing import Any, overload
 
 import torch
 from torch import Tensor
@@ -17,11 +17,6 @@ from .. import _kernels
 from .arguments import check_sh_degree
 from .autocast import in_float32, widened
 from .checks import check_channels, check_count, check_dimensions, check_shape, check_tensor, shape_of
-from .operators import define
-
-_ARGUMENTS: Final = "int degree, Tensor directions, Tensor coeffs, Tensor? mask"
-define("spherical_harmonics", f"({_ARGUMENTS}) -> Tensor")
-define("spherical_harmonics_backward", f"({_ARGUMENTS}, Tensor v_colors) -> (Tensor v_directions, Tensor v_coeffs)")
 
 
 @overload

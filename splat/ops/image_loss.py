@@ -14,20 +14,9 @@ from torch import Tensor
 from .. import _kernels
 from .autocast import in_float32
 from .checks import MAX_SIDE, check_count, check_shape, check_tensor, one_of, shape_of, shaped
-from .operators import define
 
 _WINDOW: Final = 11  # kWindowTaps of csrc/math/ssim.h
 _PADDINGS: Final = ("same", "valid")
-
-define(
-    "image_loss",
-    "(Tensor image, Tensor target, Tensor? mask, float absolute_weight, float ssim_weight, int margin, bool gradient) "
-    "-> (Tensor value, Tensor weights, Tensor partials)",
-)
-define(
-    "image_loss_backward",
-    "(Tensor image, Tensor target, Tensor? mask, Tensor weights, Tensor partials, Tensor v_value) -> Tensor",
-)
 
 
 @in_float32

@@ -24,17 +24,9 @@ from .checks import (
     positive_int,
     shaped,
 )
-from .operators import define
 
 Intersections = tuple[Tensor, Tensor, Tensor]
 Grid = tuple[int, int, int]  # tile_size, tile_width, tile_height
-
-define(
-    "intersect",
-    "(Tensor means2d, Tensor radii, Tensor depths, Tensor conics, Tensor opacities, Tensor? image_ids, int images, "
-    "int tile_size, int tile_width, int tile_height, int? capacity=None) "
-    "-> (Tensor tiles_per_gauss, Tensor flatten_ids, Tensor isect_offsets)",
-)
 
 
 @torch.no_grad()

@@ -16,21 +16,6 @@ from .arguments import Sizes
 from .checks import shaped
 from .intersection import Grid, Intersections
 from .meta import LazyValue
-from .operators import define
-
-define(
-    "pack",
-    "(Tensor radii, Tensor means2d, Tensor depths, Tensor conics, Tensor opacities, Tensor? colors, int tile_size, "
-    "int tile_width, int tile_height) -> (Tensor image_ids, Tensor gaussian_ids, Tensor radii, Tensor means2d, "
-    "Tensor depths, Tensor conics, Tensor opacities, Tensor colors, Tensor places, Tensor tiles_per_gauss, "
-    "Tensor flatten_ids, Tensor isect_offsets)",
-)
-define(
-    "pack_backward",
-    "(Tensor radii, Tensor places, int sets, Tensor? v_means2d, Tensor? v_depths, Tensor? v_conics, "
-    "Tensor? v_opacities, Tensor? v_colors) "
-    "-> (Tensor v_means2d, Tensor v_depths, Tensor v_conics, Tensor v_opacities, Tensor v_colors)",
-)
 
 
 class Visible:

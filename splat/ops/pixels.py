@@ -6,7 +6,6 @@ Shapes: `...` leading dimensions of I images in all, N Gaussians of each, M rows
 from __future__ import annotations
 
 import math
-from typing import Final
 
 import torch
 from torch import Tensor
@@ -32,19 +31,6 @@ from .checks import (
     shaped,
 )
 from .defaults import MAX_ALPHA
-from .operators import define
-
-_ARGUMENTS: Final = (
-    "Tensor means2d, Tensor conics, Tensor colors, Tensor opacities, Tensor? backgrounds, Tensor? masks, int width, "
-    "int height, int tile_size, Tensor isect_offsets, Tensor flatten_ids, float max_alpha"
-)
-define("rasterize", f"({_ARGUMENTS}) -> (Tensor colors, Tensor alphas, Tensor last_ids)")
-define(
-    "rasterize_backward",
-    f"({_ARGUMENTS}, Tensor alphas, Tensor last_ids, Tensor v_colors, Tensor? v_alphas, bool absgrad, "
-    "bool deterministic=False) -> (Tensor v_means2d, Tensor v_means2d_abs, Tensor v_conics, Tensor v_colors, "
-    "Tensor v_opacities, Tensor v_backgrounds)",
-)
 
 
 @in_float32

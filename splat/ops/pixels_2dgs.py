@@ -6,7 +6,7 @@ Shapes: `...` leading dimensions of I images in all, N Gaussians of each, M rows
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,26 +17,9 @@ from .autocast import in_float32
 from .autograd import keep_call, kept_call
 from .checks import check_memory, check_sums, checked_alpha, for_images, shaped
 from .defaults import MAX_ALPHA
-from .operators import define
 from .pixels import check_blending
 
 Images2dgs = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
-
-_ARGUMENTS: Final = (
-    "Tensor means2d, Tensor ray_transforms, Tensor colors, Tensor opacities, Tensor depths, Tensor? backgrounds, "
-    "Tensor? masks, int width, int height, int tile_size, Tensor isect_offsets, Tensor flatten_ids, float max_alpha"
-)
-define(
-    "rasterize_2dgs",
-    f"({_ARGUMENTS}, bool distloss) -> (Tensor colors, Tensor alphas, Tensor distortions, Tensor medians, "
-    "Tensor depth_sums, Tensor last_ids, Tensor median_ids)",
-)
-define(
-    "rasterize_2dgs_backward",
-    f"({_ARGUMENTS}, Tensor alphas, Tensor depth_sums, Tensor last_ids, Tensor median_ids, Tensor v_colors, "
-    "Tensor? v_alphas, Tensor? v_distortions, Tensor? v_medians, bool absgrad) -> (Tensor v_means2d, "
-    "Tensor v_means2d_abs, Tensor v_ray_transforms, Tensor v_colors, Tensor v_opacities, Tensor v_depths)",
-)
 
 
 @in_float32

@@ -6,7 +6,6 @@ Shapes: `...` leading dimensions of B sets in all, of N Gaussians each; C camera
 from __future__ import annotations
 
 import math
-from typing import Final
 
 import torch
 from torch import Tensor
@@ -24,20 +23,7 @@ from .checks import (
     shaped,
 )
 from .defaults import MAX_ALPHA
-from .operators import define
 from .pixels import check_blending
-
-_ARGUMENTS: Final = (
-    "Tensor means, Tensor frames, Tensor colors, Tensor opacities, Tensor rays, Tensor? backgrounds, Tensor? masks, "
-    "int tile_size, Tensor isect_offsets, Tensor flatten_ids, float max_alpha, int? distance_channel, "
-    "int? normal_channel"
-)
-define("rasterize_along_rays", f"({_ARGUMENTS}) -> (Tensor colors, Tensor alphas, Tensor last_ids)")
-define(
-    "rasterize_along_rays_backward",
-    f"({_ARGUMENTS}, Tensor alphas, Tensor last_ids, Tensor v_colors, Tensor? v_alphas) "
-    "-> (Tensor v_means, Tensor v_frames, Tensor v_colors, Tensor v_opacities)",
-)
 
 
 @in_float32

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Final
 
 import torch
 from torch import Tensor
@@ -17,7 +16,6 @@ from .arguments import ProjectionSettings, Sizes, check_scene
 from .autocast import in_float32
 from .checks import check_shape, check_tensor
 from .defaults import EPS2D, FAR_PLANE, NEAR_PLANE
-from .operators import define
 from .packing import SparseRows, Splats, pack
 
 Projected = tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]
@@ -25,23 +23,6 @@ PackedProjected = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, 
 
 # Row-major entries of the upper triangle of a 3 x 3 matrix: xx, xy, xz, yy, yz, zz.
 _TRIANGLE = (0, 1, 2, 4, 5, 8)
-
-_ARGUMENTS: Final = (
-    "Tensor means, Tensor? quats, Tensor? scales, Tensor? covars, Tensor? opacities, Tensor? coeffs, Tensor viewmats, "
-    "Tensor Ks, int width, int height, float eps2d, float near_plane, float far_plane, float radius_clip, "
-    "bool antialiased, int camera_model, int degree"
-)
-define(
-    "project",
-    f"({_ARGUMENTS}, Tensor? direct) -> (Tensor radii, Tensor means2d, Tensor depths, Tensor conics, "
-    "Tensor compensations, Tensor colors, Tensor invalid)",
-)
-define(
-    "project_backward",
-    f"({_ARGUMENTS}, Tensor radii, Tensor conics, Tensor compensations, Tensor colors, Tensor? v_means2d, "
-    "Tensor? v_depths, Tensor? v_conics, Tensor? v_compensations, Tensor? v_colors, bool poses=True) "
-    "-> (Tensor v_means, Tensor v_quats, Tensor v_scales, Tensor v_covars, Tensor v_coeffs, Tensor v_viewmats)",
-)
 
 
 @in_float32

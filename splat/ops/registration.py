@@ -19,7 +19,6 @@ from .image_loss_gradient import (
     image_loss_shapes,
     keep_for_differentiating_image_loss,
 )
-from .operators import define_all
 from .rasterize_gradient import (
     differentiate_rasterize,
     keep_for_differentiating_rasterize,
@@ -38,7 +37,6 @@ from .shapes_2dgs import rasterize_2dgs_backward_shapes, rasterize_2dgs_shapes
 @functools.cache
 def register() -> None:
     """Register the shape functions and gradients."""
-    define_all()
     library.register_fake("splat::project", _project_shapes)
     library.register_fake("splat::project_backward", _project_backward_shapes)
     library.register_fake("splat::spherical_harmonics", _spherical_harmonics_shapes)

@@ -12,6 +12,8 @@ import pytest
 from folders import REPOSITORY
 from programs import find_optional
 
+from splat._schemas import SCHEMAS
+
 CSRC = REPOSITORY / "csrc"
 SOURCES = sorted(path for path in CSRC.rglob("*") if path.suffix in {".h", ".cuh", ".cpp", ".cu"})
 INSTRUCTION_SETS = sorted((CSRC / "cpu").glob("lanes_*.cpp"))
@@ -39,8 +41,7 @@ def code(path: Path) -> str:
 
 
 def schemas() -> list[str]:
-    modules = (REPOSITORY / "splat" / "ops").glob("*.py")
-    return [name for path in modules for name in re.findall(r'^define\(\s*"(\w+)"', path.read_text(), re.M)]
+    return [schema.partition("(")[0] for schema in SCHEMAS]
 
 
 def implemented(file: str) -> list[str]:

@@ -101,9 +101,6 @@ def refusals() -> dict[str, str]:
 
 def caught_errors() -> dict[str, Any]:
     """An operator fails a thousand times, and works a thousand times with an argument that is optional."""
-    from splat.ops.operators import define_all
-
-    define_all()
     directions, mask = numbers(1, 1, 4, 3), torch.tensor([[True, False, True, True]])
 
     def harmonics(degree: int) -> Any:

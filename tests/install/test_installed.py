@@ -12,6 +12,7 @@ from folders import REPOSITORY
 from processes import RunPython
 
 import splat
+from splat._schemas import SCHEMAS
 
 pytestmark = pytest.mark.both
 
@@ -91,6 +92,18 @@ print(torch.cuda.is_initialized(), list(splat.build_info()["loaded"]))
     done = run_python(script, "--version")
     assert done.stdout == "True\nFalse ['cpu']\n"
     assert done.stderr == ""
+
+
+def test_importing_defines_all_operators_and_no_function_that_calls_them(run_with_torch: RunPython) -> None:
+    """A program that was exported names operators, and imports nothing but splat."""
+    script = """
+import sys, torch, splat
+print(*(name for name in torch._C._dispatch_get_all_op_names() if name.startswith("splat::")))
+print("splat.ops.rendering" in sys.modules, splat.rasterization.__module__)
+"""
+    defined, imported = run_with_torch(script).stdout.splitlines()
+    assert {*defined.split()} >= {f"splat::{schema.partition('(')[0]}" for schema in SCHEMAS}
+    assert imported == "False splat.ops.rendering"
 
 
 def test_importing_leaves_torch_s_compiler_out(run_with_torch: RunPython) -> None:

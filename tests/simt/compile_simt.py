@@ -70,13 +70,11 @@ def build(folder: Path, name: str, ptx: str, kernels: str = "5splat7kernels", co
 
 def define_operators(namespace: str) -> None:
     """Define splat's operators in another namespace, where a module implements them."""
-    from splat.ops import registration  # with all that defines operators
+    from splat._schemas import SCHEMAS
 
-    assert registration
-    for schema in torch._C._jit_get_all_schemas():
-        name, opening, rest = str(schema).partition("(")
-        if name.startswith("splat::"):
-            torch.library.define(name.replace("splat", namespace, 1), opening + rest)
+    for schema in SCHEMAS:
+        name, opening, rest = schema.partition("(")
+        torch.library.define(f"{namespace}::{name}", opening + rest)
 
 
 def cuda_libraries(folder: Path) -> list[Path]:
