@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 import torch
+from torch import library
 
 _PROJECT: Final = (
     "Tensor means, Tensor? quats, Tensor? scales, Tensor? covars, Tensor? opacities, Tensor? coeffs, Tensor viewmats, "
@@ -74,7 +75,7 @@ SCHEMAS: Final = (
 def define_operators() -> None:
     """Define them, unless an earlier import in this process has."""
     namespace: Any = torch.ops.splat
-    if "library" not in vars(namespace):  # what defines them lasts as the namespace does
-        namespace.library = torch.library.Library("splat", "FRAGMENT")  # type: ignore[no-untyped-call]
+    if "definitions" not in vars(namespace):  # they last as the namespace does
+        namespace.definitions = library.Library("splat", "FRAGMENT")  # type: ignore[no-untyped-call]
         for schema in SCHEMAS:
-            namespace.library.define(schema)
+            namespace.definitions.define(schema)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from builds import needs_cuda_torch
-from editables import Editable, make_editable
+from editables import Editable, for_each_device, make_editable, one_gpu
 from kernelwheel.project.package import split_table
 from kernelwheel.runtime.artifact.artifact import Artifact
 from kernelwheel.runtime.artifact.compatible import Wanted
@@ -20,14 +20,7 @@ from kernelwheel.runtime.store.store import Store
 from samples import CUDA_MANIFEST, HOST
 
 SOURCES = {
-    "CMakeLists.txt": """cmake_minimum_required(VERSION 3.24)
-project(tiny LANGUAGES CXX)
-include(KernelWheel)
-kernelwheel_add_op_library(tiny_cpu SOURCES one.cpp)
-if(KERNELWHEEL_CUDA)
-  kernelwheel_add_op_library(tiny_cuda CUDA SOURCES two.cu)
-endif()
-""",
+    "CMakeLists.txt": for_each_device("two.cu"),
     "one.cpp": 'extern "C" int tiny_one() { return 1; }\n',
     "two.cu": '__global__ void two(float* x) { *x = 2; }\nextern "C" void tiny_two(float* x) { two<<<1, 1>>>(x); }\n',
 }
@@ -90,11 +83,7 @@ def test_a_call_has_kernels_for_the_cpu_compiled_where_it_needs_them(
 # By a compiler
 
 CALLS = """
-import json, torch
-torch.cuda.get_device_capability = lambda index=None: (7, 5)
-import tiny
-from tiny._kernelwheel.machine import host
-host.with_gpus = lambda found: found._replace(driver=(13, 2), capabilities=((7, 5),))
+import json
 for device in DEVICES:
     tiny.KERNELS.require(device, 0 if device == "cuda" else None)
 print(json.dumps(tiny.KERNELS.info()["loaded"]))
@@ -109,7 +98,7 @@ def project(tmp_path: Path) -> Editable:
 
 def files_loaded(project: Editable, *devices: str) -> dict[str, list[str]]:
     """The libraries in the Artifact that each device's kernels are loaded from."""
-    loaded = json.loads(project.python(CALLS.replace("DEVICES", repr(devices))).stdout)
+    loaded = json.loads(project.python(one_gpu(7, 5) + CALLS.replace("DEVICES", repr(devices))).stdout)
     return {device: sorted(path.name for path in Path(folder).glob("*.so")) for device, folder in loaded.items()}
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from builds import Wheel, contents, needs_cuda_torch
-from editables import REQUIRE, Editable, make_user
+from editables import REQUIRE, Editable, make_user, one_gpu
 from kept import relabel
 from kernelwheel.cli.manifest_text import manifest_text
 from patched_compiler import patched_compiler
@@ -270,14 +270,7 @@ def test_a_damaged_entry_of_a_read_only_store_is_an_error_that_names_it(compiled
 # CUDA
 
 
-GPU = """
-import torch
-torch.cuda.get_device_capability = lambda index=None: (9, 0)
-import tiny
-from tiny._kernelwheel.machine import host
-host.with_gpus = lambda found: found._replace(driver=(13, 2), capabilities=((9, 0),))
-tiny.KERNELS.require("cuda", 0)
-"""
+GPU = f'{one_gpu(9, 0)}tiny.KERNELS.require("cuda", 0)\n'
 
 
 @needs_cuda_torch

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -95,7 +96,7 @@ def test_a_tile_adds_up_what_those_before_it_have_published(simt_wheel: ModuleTy
 
 
 def shown_before(
-    executor: ModuleType, shown: NDArray[np.bool_], progress: tuple[NDArray[np.uint64], NDArray[np.uint32]], blocks: int
+    executor: ModuleType, shown: NDArray[np.bool_], progress: tuple[NDArray[Any] | None, ...], blocks: int
 ) -> NDArray[np.uint32]:
     """How many rows are shown before each, by so many blocks; -1 for those of others."""
     radii = np.repeat(shown.astype(np.int32), 2)
@@ -107,12 +108,14 @@ def shown_before(
     return places.view(np.uint32)
 
 
-@pytest.mark.parametrize("count", [THREADS + 1, (LOOKED_BACK_AT + 2) * THREADS + 9])
+@pytest.mark.parametrize("count", [1, THREADS, THREADS + 1, (LOOKED_BACK_AT + 2) * THREADS + 9])
 def test_a_sum_over_a_launch_is_over_the_blocks_before_too(any_order: ModuleType, count: int) -> None:
     """Of more blocks than a warp looks back at once, too."""
     shown, blocks = drawn(count, 2).astype(np.bool_), -(-count // THREADS)
 
-    places = shown_before(any_order, shown, (np.zeros(blocks, np.uint64), np.zeros(1, np.uint32)), blocks)
+    progress = (np.zeros(blocks, np.uint64), np.zeros(1, np.uint32)) if blocks > 1 else (None, None)
+
+    places = shown_before(any_order, shown, progress, blocks)
 
     assert (places == np.cumsum(shown) - shown).all()
 

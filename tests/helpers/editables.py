@@ -32,6 +32,29 @@ kernelwheel_add_op_library(tiny_cpu SOURCES one.cpp two.cpp)
 REQUIRE = 'import tiny; tiny.KERNELS.require("cpu"); print(tiny.KERNELS.info()["loaded"]["cpu"])'
 
 
+def one_gpu(major: int, minor: int) -> str:
+    """The beginning of a script: as if there were a GPU, for which kernels are compiled and loaded; none runs."""
+    return f"""
+import torch
+torch.cuda.get_device_capability = lambda index=None: {(major, minor)}
+import tiny
+from tiny._kernelwheel.machine import host
+host.with_gpus = lambda found: found._replace(driver=(13, 2), capabilities=({(major, minor)},))
+"""
+
+
+def for_each_device(*sources: str) -> str:
+    """The CMakeLists.txt of a library of one.cpp for the CPU, and one of these sources for CUDA."""
+    return f"""cmake_minimum_required(VERSION 3.24)
+project(tiny LANGUAGES CXX)
+include(KernelWheel)
+kernelwheel_add_op_library(tiny_cpu SOURCES one.cpp)
+if(KERNELWHEEL_CUDA)
+  kernelwheel_add_op_library(tiny_cuda CUDA SOURCES {" ".join(sources)})
+endif()
+"""
+
+
 @dataclass(frozen=True)
 class Editable:
     """A checkout of tiny, and what belongs to the user who imports it.

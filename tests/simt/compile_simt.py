@@ -13,6 +13,7 @@ from types import ModuleType
 import torch
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
+from torch import library as operators
 
 from .ptx_translator import kernels_in, translate
 
@@ -74,7 +75,7 @@ def define_operators(namespace: str) -> None:
 
     for schema in SCHEMAS:
         name, opening, rest = schema.partition("(")
-        torch.library.define(f"{namespace}::{name}", opening + rest)
+        operators.define(f"{namespace}::{name}", opening + rest)
 
 
 def cuda_libraries(folder: Path) -> list[Path]:

@@ -89,7 +89,7 @@ def _build(args: argparse.Namespace, kernels: Kernels) -> int:
         how = "compiled" if compiled else f"nothing to compile, {where} has it"
         views.append(view)
         lines += [f"{how}: {f'{part}: ' if part else ''}{targets}", str(artifact.folder)]
-    show(args, views[0] if len(views) == 1 and not views[0]["part"] else {"parts": views}, "\n".join(lines))
+    show(args, explain.together(views), "\n".join(lines))
     return 0
 
 

@@ -38,10 +38,13 @@ def run(args: argparse.Namespace, kernels: Kernels) -> int:
     parts = parts_chosen(args, snapshot)
     requests = build_ahead.build_requests(package, snapshot, cuda, archs, parts)
     views = [_explained(package, snapshot, request, archs) for request in requests]
-    show(
-        args, views[0] if len(views) == 1 and not views[0]["part"] else {"parts": views}, "\n\n".join(map(_text, views))
-    )
+    show(args, together(views), "\n\n".join(map(_text, views)))
     return 0 if all(view["found"] for view in views) else 1
+
+
+def together(views: list[dict[str, Any]]) -> dict[str, Any]:
+    """What `--json` shows of views that each are about a part: the only one if there are no parts."""
+    return views[0] if len(views) == 1 and not views[0]["part"] else {"parts": views}
 
 
 def parts_chosen(args: argparse.Namespace, snapshot: Snapshot) -> list[str]:

@@ -201,7 +201,7 @@ FACTS = (
         _matching("together|apart"),
         "together, or apart if no library for the CPU defines operators",
         "`apart`: a call on CUDA needs no library for the CPU, so neither is compiled nor loaded for the other. The "
-        "operators are then defined in Python (`torch.library.define`).",
+        "operators are then defined in Python.",
         "`together`",
         "together",
     ),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from builds import TORCH, Wheel, build, needs_cuda_torch
-from editables import build_compiler, make_editable, make_user
+from editables import build_compiler, for_each_device, make_editable, make_user, one_gpu
 from elftools.elf.elffile import ELFFile
 from kernelwheel.cli.manifest_text import manifest_text
 from kernelwheel.compiler.device_code import OtherHostCode, exchange, split
@@ -24,14 +24,7 @@ from processes import run
 from samples import CPU_LIBRARY, CUDA_LIBRARY, sample
 from standins import settings_with, toolchain_of_files
 
-GPU = """
-import torch
-torch.cuda.get_device_capability = lambda index=None: (7, 5)
-import tiny
-from tiny._kernelwheel.machine import host
-host.with_gpus = lambda found: found._replace(driver=(13, 2), capabilities=((7, 5),))
-tiny.KERNELS.require("cuda", 0)
-"""
+CALL = f'{one_gpu(7, 5)}tiny.KERNELS.require("cuda", 0)\n'
 # What the process has where the host code says that its device code is.
 REGISTERED = """
 import ctypes, struct, sys
@@ -61,14 +54,7 @@ def machine_code(library: Path, cuobjdump: str, arch: str) -> dict[str, bytes]:
 
 # Kernels in two files without a header of torch's, as those bring Thrust, and what launches them.
 SOURCES = {
-    "CMakeLists.txt": """cmake_minimum_required(VERSION 3.24)
-project(tiny LANGUAGES CXX)
-include(KernelWheel)
-kernelwheel_add_op_library(tiny_cpu SOURCES one.cpp)
-if(KERNELWHEEL_CUDA)
-  kernelwheel_add_op_library(tiny_cuda CUDA SOURCES one.cu two.cu call.cpp)
-endif()
-""",
+    "CMakeLists.txt": for_each_device("one.cu", "two.cu", "call.cpp"),
     "one.cpp": 'extern "C" int tiny_one() { return 1; }\n',
     "one.cu": "__global__ void one(float* x) { *x = 1; }\nvoid launch_one(float* x) { one<<<1, 1>>>(x); }\n",
     "two.cu": "__global__ void two(float* x) { *x = 2; }\nvoid launch_two(float* x) { two<<<1, 1>>>(x); }\n",
@@ -88,7 +74,7 @@ def wheel_of(folder: Path, changed: Mapping[str, str]) -> Wheel:
 def test_for_another_gpu_a_wheel_s_host_code_is_taken(build_root: Path, tmp_path: Path, cuobjdump: str) -> None:
     wheel = wheel_of(build_root / "for-9.0", {})
     user = make_user(wheel.unpacked, tmp_path / "user")
-    done = user.python(GPU + REGISTERED, TORCH_CUDA_ARCH_LIST="7.5;9.0")
+    done = user.python(CALL + REGISTERED, TORCH_CUDA_ARCH_LIST="7.5;9.0")
 
     assert "registered" in done.stdout
     assert "with host code of libtiny_cuda.so, libtiny_cpu.so of the wheel" in done.stderr
@@ -133,7 +119,7 @@ def test_where_sources_know_the_architectures_host_code_is_compiled_too(
 ) -> None:
     wheel = wheel_of(build_root / tmp_path.name, {file: f"{SOURCES[file]}{more}\n"})
     user = make_user(wheel.unpacked, tmp_path / "user")
-    said = user.python(GPU + REGISTERED).stderr
+    said = user.python(CALL + REGISTERED).stderr
 
     assert re.findall(r"compiling host code too: .* \((.*)\)", said) == ([reason] if reason else [])
     (entry,) = user.store.entries()

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from builds import TORCH, needs_cuda_torch
+from editables import for_each_device
 from kernelwheel.compiler import cmake_build
 from kernelwheel.compiler.compile import Workplace, compile_plan
 from kernelwheel.compiler.find_toolchain import find_toolchain
@@ -32,14 +33,7 @@ from standins import PRESENT, make_program, planned, settings_with
 
 # A kernel and a function that include nothing: what is tested is who compiles them.
 SOURCES = {
-    "CMakeLists.txt": """cmake_minimum_required(VERSION 3.24)
-project(tiny LANGUAGES CXX)
-include(KernelWheel)
-kernelwheel_add_op_library(tiny_cpu SOURCES one.cpp)
-if(KERNELWHEEL_CUDA)
-  kernelwheel_add_op_library(tiny_cuda CUDA SOURCES add.cu)
-endif()
-""",
+    "CMakeLists.txt": for_each_device("add.cu"),
     "one.cpp": '#ifdef NOISE\n#error\n#endif\nextern "C" int tiny_one() { return 1; }\n',
     "add.cu": """#include <cuda/std/cstdint>
 #ifdef NOISE

@@ -125,7 +125,7 @@ def compile_request(snapshot: Snapshot, request: Request, settings: Settings) ->
         "cuda", "on" if cuda and can_use_cuda(content) else "off", Origin("what this call needs")
     )
     taken_from = snapshot.folder if wheel else None
-    cpu_kernels = not cuda or "cpu" in needed_for("cuda", content)
+    cpu_kernels = "cpu" in needed_for("cuda" if cuda else "cpu", content)
     return CompileRequest(content, source.folder, settings, source.options, host.driver, taken_from, cpu_kernels)
 
 
