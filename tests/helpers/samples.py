@@ -37,7 +37,13 @@ PLAN: Values = {
         "dispatched": [],
         "parts": {},
         "devices": "together",
-        "options": {"cxx-flags": ["-DA=x y"], "link-flags": [], "cuda-flags": ["-lineinfo"], "glibc": "2.28"},
+        "options": {
+            "cxx-flags": ["-DA=x y"],
+            "link-flags": [],
+            "cuda-flags": ["-lineinfo"],
+            "glibc": "2.28",
+            "cxx-standard": "raised",
+        },
     },
     "tools": {
         "recipe": {"compiler/cmake_driver.py": "3" * 64},

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -32,6 +33,7 @@ def main(arguments: Sequence[str]) -> int:
         print("this program is started by a package, which asks it for compiled kernels", file=sys.stderr)
         return 2
     message = json.loads(sys.stdin.buffer.readline())
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # inherited: a program that ignores it has no status of its children
     sys.path[:] = message["path"]  # until here, modules of the standard library and of this program are enough
     try:
         _tell({"answer": answer_to(message, Caller(int(arguments[0]), os.environ))})

@@ -70,9 +70,8 @@ class LoadArguments(Record):
             return split(file.read_text(encoding="utf-8")) if is_file(file) else None
 
         try:
-            given = (given,) if isinstance(given, str) else given
-            return list(with_files([word for flag in given for word in split(flag)], read))
-        except (ValueError, AttributeError, TypeError) as error:
+            return list(with_files([word for flag in self.texts(argument, given) for word in split(flag)], read))
+        except ValueError as error:
             required = "a list of options, quoted as for a shell"
             raise self.refusal(argument, required, f"{given!r}: {error}") from None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module as import_by_name
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -78,9 +79,16 @@ def carry_out(arguments: LoadArguments, texts: Mapping[str, bytes], caller: str)
         import torch
 
         return getattr(torch.ops, description.extension["name"])
-    if library and arguments.wants_module and sys.modules.get(arguments.name) is _named.get(arguments.name):
-        sys.modules[arguments.name] = _named[arguments.name] = library  # but not in place of somebody else's
+    if library and arguments.wants_module and _is_free(arguments.name):
+        sys.modules[arguments.name] = _named[arguments.name] = library
     return library if arguments.wants_module else str(folder / library_file(name, platform_name()))
+
+
+def _is_free(name: str) -> bool:
+    """Whether `import NAME` gives what an earlier call made, or nothing, so that nobody's module is hidden."""
+    if name in sys.modules:
+        return sys.modules[name] is _named.get(name)
+    return find_spec(name) is None
 
 
 def _loaded_now(description: Description, unique: str) -> tuple[ModuleType | None, Path]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 _Macros = Mapping[bytes, tuple[list[bytes] | None, bytes]]  # parameters, or None, and body
 _DEFINE = re.compile(rb"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:\(([^)]*)\))?(.*)$", re.MULTILINE)
 _COMMENT = re.compile(rb"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_NESTED = rb"\((?:[^()]|\([^()]*\))*\)"  # parentheses with what is in them
 _WHOLE = (b"TORCH_LIBRARY", b"STABLE_TORCH_LIBRARY")
 _PARTS = (b"TORCH_LIBRARY_FRAGMENT", b"STABLE_TORCH_LIBRARY_FRAGMENT")
 
@@ -31,8 +32,12 @@ def taken_namespace(texts: Iterable[bytes], flags: Iterable[str], name: str, lib
         macros[define[1]] = (parameters, define[3].strip())
     text = _DEFINE.sub(b"", text)
 
-    def named(by: tuple[bytes, ...]) -> list[str]:
-        return [each.decode() for each in sorted({*_namespaces(text, by, macros)}) if each + b"\0" in library]
+    def named(by: tuple[bytes, ...]) -> Iterator[str]:
+        for each in sorted({*_namespaces(text, by, macros)}):
+            if b"(" in each:  # macros that join it of parts, with TORCH_EXTENSION_NAME among them
+                yield from (taken for taken in _taken(name) if b"\0%b\0" % taken.encode() in library)
+            elif each + b"\0" in library:
+                yield each.decode()
 
     whole = (each for each in named(_WHOLE) if _is_registered(each))
     return next(whole, None) or next((each for each in named(_PARTS) if _has_operator(each, library)), None)
@@ -58,9 +63,17 @@ def _namespaces(text: bytes, by: tuple[bytes, ...], macros: _Macros) -> Iterator
 
 def _arguments(text: bytes, places: Mapping[bytes, int]) -> Iterator[bytes]:
     for macro, place in places.items():
-        for call in re.finditer(rb"\b" + macro + rb"\s*\(([^()]*)", text):
-            if len(arguments := call[1].split(b",")) > place:
+        for call in re.finditer(rb"\b%b\s*\(((?:[^()]|%b)*)" % (macro, _NESTED), text):
+            if len(arguments := re.findall(rb"(?:[^,()]|%b)+" % _NESTED, call[1])) > place:
                 yield arguments[place].strip()
+
+
+def _taken(part: str) -> list[str]:
+    """The namespaces of operators in this process with this in their names."""
+    import torch
+
+    spaces = {each.partition("::")[0] for each in torch._C._dispatch_get_all_op_names()}
+    return sorted(each for each in spaces if part in each)
 
 
 def _is_registered(namespace: str) -> bool:
@@ -76,9 +89,9 @@ def _is_registered(namespace: str) -> bool:
 
 
 def _has_operator(namespace: str, library: bytes) -> bool:
-    """Whether this process has an operator in a namespace whose schema is in a library."""
+    """Whether this process has an operator in a namespace whose schema is in a library, or its name, if it has none."""
     import torch
 
     names = (each.partition(".")[0].partition("::") for each in torch._C._dispatch_get_all_op_names())
     ours = (name for space, _, name in names if space == namespace)
-    return any(re.search(rb"[\0:]" + name.encode() + rb"[.(]", library) for name in ours)
+    return any(re.search(rb"[\0:]" + name.encode() + rb"[.(\0]", library) for name in ours)

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 CONFIG = "-C"
 TorchTag = Literal["build", "local", "none"]
-CxxStandard = Literal["raised", "as-written"]
 Manylinux = Literal["auto", "required"]
 NATIVE = "native"  # the platform of the machine that builds
 OLDEST_ZIP_TIME = 315532800  # 1980-01-01, the earliest time that zip can store
@@ -120,14 +119,6 @@ class BuildSettings(Settings):
         help="The oldest CPU that libraries are compiled for; empty: every one of the platform. It is recorded and "
         "checked before loading, and `native` in flags stands for it. At run time, native if this machine has less; no "
         "wheel is built for native.",
-    )
-    cxx_standard: Option[CxxStandard] = Option(
-        choice("raised", "as-written"),
-        takes="raised or as-written",
-        default="raised",
-        decides="target",
-        help="What becomes of a C++ standard in flags, such as -std=c++14, that is earlier than what the torch at hand "
-        "asks for: it is raised to that, or stays as it was written.",
     )
     jobs: Option[int] = Option(
         _number,

@@ -114,7 +114,18 @@ def send(
 
 
 def program() -> Path:
-    """The compiler's file."""
+    """The compiler's file.
+
+    Raises:
+        BuildError: this program cannot run it.
+    """
+    if getattr(sys, "frozen", False):  # as PyInstaller and its kind set it: `sys.executable` would run it a second time
+        raise BuildError(
+            "kernels cannot be compiled here: this program is frozen",
+            required="a Python that runs the compiler, in sys.executable",
+            found=f"{sys.executable}, the program itself",
+            remedies=["freeze it with a wheel that was built for this machine"],
+        )
     folder = kernelwheel()
     if folder is None:
         raise BuildError(

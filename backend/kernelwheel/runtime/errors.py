@@ -77,7 +77,7 @@ class IncompatibleArtifactError(KernelWheelError):
 
 
 class UnreadableArtifactError(IncompatibleArtifactError):
-    """Compiled kernels exist but cannot be read right now; they may be intact."""
+    """Compiled kernels exist but cannot be used right now; they may be intact."""
 
 
 class OtherSchemaError(IncompatibleArtifactError):

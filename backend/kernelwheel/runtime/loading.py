@@ -128,7 +128,9 @@ def _refused(artifact: Artifact, path: Path, error: Exception, given: str) -> In
             found=said,
             remedies=["try again when resources are free", "or, if it is mounted noexec, mount it without that option"],
         )
-    return IncompatibleArtifactError(
+    # What is missing may be another library, which other processes have, as by LD_LIBRARY_PATH.
+    of_this_one = artifact.guard is None or said.startswith(str(path))
+    return (IncompatibleArtifactError if of_this_one else UnreadableArtifactError)(
         "the compiled kernels cannot be loaded",
         required=f"a library that the dynamic loader accepts: {path}",
         found=said,

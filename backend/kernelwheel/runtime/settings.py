@@ -25,6 +25,7 @@ VARIABLE = "environment variable"
 EVERYONE = "everyone"  # a value of trusted-owners
 Cuda = Literal["on", "off", "auto"]
 Jit = Literal["auto", "never", "always"]
+CxxStandard = Literal["raised", "as-written"]
 # What an option decides; it names the part of the Plan that it gets into (content.py, compiler/plan.py).
 # content: what is compiled, and how. Its value is in the Plan; kernels with another value are other kernels.
 # target: what it is compiled for, which a machine is asked about. What came of it is in the Plan.
@@ -180,6 +181,14 @@ class Settings:
         default="2.28",
         decides="content",
         help="The oldest glibc that libraries are linked for, and so the manylinux tag to reach; empty: the one here.",
+    )
+    cxx_standard: Option[CxxStandard] = Option(
+        choice("raised", "as-written"),
+        takes="raised or as-written",
+        default="raised",
+        decides="content",
+        help="What becomes of a C++ standard in flags, such as -std=c++14, that is earlier than what the torch at hand "
+        "asks for: it is raised to that, or stays as it was written.",
     )
     jit: Option[Jit] = Option(
         choice("auto", "never", "always"),

@@ -16,7 +16,7 @@ from zipfile import ZipFile, ZipInfo
 from ..runtime.artifact import manifest as manifests
 from ..runtime.artifact.artifact import Artifact
 from ..runtime.artifact.manifest import Manifest
-from ..runtime.errors import IncompatibleArtifactError
+from ..runtime.errors import IncompatibleArtifactError, StoreError
 from ..runtime.machine.platforms import platform_name
 from ..runtime.store.store import Store
 from ..runtime.store.store_lock import making
@@ -32,7 +32,15 @@ def export(artifact: Artifact, target: Path) -> None:
     Raises:
         IncompatibleArtifactError: a library does not match the manifest, or they are for another platform or too large.
         OSError: the file cannot be written; nothing is left behind.
+        StoreError: something else than a file is there, such as a folder or a device, which would be replaced.
     """
+    if target.exists() and not target.is_file():
+        raise StoreError(
+            f"{target} cannot be written",
+            required="the name of a new file, or of one to replace",
+            found="a folder, a device or a pipe of that name",
+            remedies=["choose another name"],
+        )
     _refuse_unfit(artifact.manifest, str(artifact.folder))
     text = manifests.content(artifact.folder / manifests.FILE)
     folder = archive.native_folder(artifact.manifest)

@@ -190,7 +190,7 @@ def test_folders_in_flags_are_those_of_one_compiler_or_of_both(tmp_path: Path, o
     assert flags.folders == [str(tmp_path)]
 
 
-LIBRARY = b"\0taken\0another\0answer() -> int\0"
+LIBRARY = b"\0taken\0another\0answer() -> int\0inferred\0plain\0"
 
 
 @pytest.mark.parametrize(
@@ -204,6 +204,9 @@ LIBRARY = b"\0taken\0another\0answer() -> int\0"
         ("#define REGISTER(x, ns) \\\n  TORCH_LIBRARY(ns, m)\nREGISTER(1, taken) {}", "taken"),
         ("#define A(n, m) TORCH_LIBRARY(n, m)\n#define B(n) A(n, m)\nB(taken) {}", "taken"),
         ("TORCH_LIBRARY_FRAGMENT(taken, m) {}", "taken"),
+        ("TORCH_LIBRARY_FRAGMENT(inferred, m) {}", "inferred"),
+        ("#define REGISTER(n, m) TORCH_LIBRARY(n, m)\nREGISTER(JOIN(TORCH_EXTENSION_NAME, s), m) {}", "taken"),
+        ("TORCH_LIBRARY(JOIN(TORCH_EXTENSION_NAME, (s)), m) {}", "taken"),
         ("TORCH_LIBRARY_FRAGMENT(other, m) {}", None),
         ("TORCH_LIBRARY(another, m) {}", None),
         ("// TORCH_LIBRARY(taken, m)\n/* TORCH_LIBRARY(taken, m) */", None),
@@ -215,10 +218,13 @@ LIBRARY = b"\0taken\0another\0answer() -> int\0"
 def test_a_namespace_that_the_process_has_is_known_from_sources_and_library(text: str, taken: str | None) -> None:
     registered = library.Library("taken", "DEF")  # type: ignore[no-untyped-call]
     registered.define("answer() -> int")
+    inferred = library.Library("inferred", "FRAGMENT")  # type: ignore[no-untyped-call]
+    inferred.define("plain() -> int")
     try:
         found = taken_namespace([b"", text.encode()], ["-O2", "-DFROM_FLAGS=taken"], "taken", LIBRARY)
     finally:
         registered._destroy()  # type: ignore[no-untyped-call]
+        inferred._destroy()  # type: ignore[no-untyped-call]
 
     assert found == taken
 
@@ -272,7 +278,8 @@ def test_a_module_that_does_without_the_gil_is_bound_as_one() -> None:
         ({"extra_include_paths": b"/"}, "a list of paths"),
         ({"extra_include_paths": "a\0b"}, "embedded null"),
         ({"build_directory": 5}, "build_directory"),
-        ({"extra_cflags": 5}, "a list of options"),
+        ({"extra_cflags": 5}, "a string, or a list of strings"),
+        ({"extra_cflags": ["-O2", None]}, "a string, or a list of strings"),
         ({"extra_cflags": ["-I"]}, "no folder ''"),
     ],
 )

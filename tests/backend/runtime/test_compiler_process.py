@@ -83,6 +83,14 @@ def test_without_a_python_to_run_it_is_an_error(
     assert "sys.executable" in caught.value.required + caught.value.found
 
 
+def test_a_frozen_program_is_not_run_as_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyInstaller's `sys.executable` is the program itself, which would ask for the same and wait for itself."""
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+
+    with pytest.raises(BuildError, match="this program is frozen"):
+        compiler_process.send(QUESTION, print, {})
+
+
 def test_a_folder_of_modules_with_a_colon_in_its_name_is_not_two(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,7 @@ from kernelwheel.project import arch_choice
 from kernelwheel.runtime.artifact.artifact import Artifact
 from kernelwheel.runtime.artifact.compatible import ANYTHING, Mismatch, Wanted, check
 from kernelwheel.runtime.decision.decision import Decision, Request, decide, decide_on_wheel
+from kernelwheel.runtime.decision.no_kernels import unknown_sources
 from kernelwheel.runtime.decision.snapshot import Damaged, Snapshot, Sources
 from kernelwheel.runtime.errors import IncompatibleArtifactError, KernelWheelError
 from kernelwheel.runtime.machine.host import Host
@@ -71,7 +72,7 @@ def at(
         "jit": settings.jit,
         "settings": settings,
         "sources": Sources(content, Path("/src"), {}) if source else None,
-        "wanted": Wanted("1.2.3", content if source else None),
+        "wanted": Wanted("1.2.3", content) if source else Wanted("1.2.3", unknown=unknown_sources("tiny")),
         "stores": (STORE,),
         "entries": tuple(each for each in found if each != wheel),
     }
@@ -98,6 +99,10 @@ CALLS: dict[str, tuple[str, Host, Snapshot, str, str]] = {
     "a store of another platform's": ("cuda", ARM_HOPPER, at(ENTRY), "compile", "no kernels are installed"),
     "an editable install and an entry": ("cpu", HOPPER, at(ENTRY), "load", "in the store fit"),
     "nothing to compile from": ("cpu", HOPPER, at(source=False), "fail", "no sources are installed"),
+    "an entry, and nothing that says what it must be of": (
+        "cpu", HOPPER, at(ENTRY, source=False), "fail",
+        "no sources are installed",
+    ),
     "no GPU, and all needs one": ("cpu", NO_GPU, at(needs_cuda=True), "fail", "only on request: TINY_CUDA=on"),
     "no GPU, but the others' named": (
         "cpu", NO_GPU, at(needs_cuda=True, environ={"TORCH_CUDA_ARCH_LIST": "9.0"}), "compile",

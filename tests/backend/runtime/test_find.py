@@ -74,6 +74,15 @@ def test_what_comes_of_an_entry_whose_manifest_is_damaged(own: bool, tmp_path: P
         assert str(caught.value) == str(expected.error)
 
 
+def test_an_entry_is_not_used_where_nothing_says_of_what_it_must_be(tmp_path: Path) -> None:
+    """As in a copy of a package's Python files, beside the store of an installed one."""
+    package, _ = make(tmp_path)
+    package.source = None
+
+    with pytest.raises(IncompatibleArtifactError, match="no sources are installed"):
+        find(package, HOST, REQUEST, lambda _: None)
+
+
 def test_a_wheel_that_fits_is_used_without_a_look_at_settings_and_stores(tmp_path: Path) -> None:
     package = InstalledPackage("tiny", "1.2.3", write(tmp_path / "_native"), {"TINY_CUDDA": "on"})
 

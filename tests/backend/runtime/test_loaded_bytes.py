@@ -23,7 +23,7 @@ from kernelwheel.runtime import loading
 from kernelwheel.runtime.artifact import manifest as manifests
 from kernelwheel.runtime.artifact.artifact import Artifact
 from kernelwheel.runtime.artifact.manifest import Library, Manifest
-from kernelwheel.runtime.errors import IncompatibleArtifactError, KernelWheelError
+from kernelwheel.runtime.errors import IncompatibleArtifactError, KernelWheelError, UnreadableArtifactError
 from kernelwheel.runtime.machine import platforms
 from kernelwheel.runtime.store.store import Store
 from samples import BUILT_WITH, PLAN, REQUIRES
@@ -258,6 +258,24 @@ def test_an_error_of_the_loader_names_the_file(artifact: Artifact, use: Callable
     assert f"{artifact.folder / file}: " in caught.value.found
     assert "/fd/" not in str(caught.value)
     assert len(descriptors()) == before
+
+
+def test_an_entry_is_not_damaged_where_a_library_that_it_needs_is_missing(artifact: Artifact, tmp_path: Path) -> None:
+    """As without the LD_LIBRARY_PATH of another process, for which it is right."""
+    for words in (["-o", "libelse.so"], ["-o", OPERATORS, "-Wl,--no-as-needed", "-L.", "-lelse"]):
+        subprocess.run(["gcc", "-shared", "-xc", os.devnull, "-xnone", *words], cwd=tmp_path, check=True)
+    file = tmp_path / OPERATORS
+    shutil.copy(file, artifact.folder)
+    library = artifact.manifest.libraries[0]._replace(
+        sha256=hashlib.sha256(file.read_bytes()).hexdigest(), size=file.stat().st_size
+    )
+    lacking = artifact._replace(manifest=artifact.manifest._replace(libraries=(library,)))
+
+    with pytest.raises(IncompatibleArtifactError, match="cannot be loaded") as caught:
+        load(lacking)
+
+    assert caught.value.found.startswith("libelse.so: ")
+    assert (type(caught.value) is UnreadableArtifactError) == bool(artifact.guard)
 
 
 # The loader takes two libraries of one name for one

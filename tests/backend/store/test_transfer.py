@@ -15,7 +15,7 @@ from editables import Editable, make_editable
 from kernelwheel.cli.inspection import view_wheel
 from kernelwheel.project.build_platforms import PLATFORMS
 from kernelwheel.runtime.artifact.artifact import Artifact
-from kernelwheel.runtime.errors import IncompatibleArtifactError
+from kernelwheel.runtime.errors import IncompatibleArtifactError, StoreError
 from kernelwheel.runtime.machine import host as hosts
 from kernelwheel.runtime.machine.platforms import platform_name
 from kernelwheel.runtime.store.store import Store
@@ -101,6 +101,22 @@ def test_an_exported_file_can_be_given_to_others(entry: Artifact, tmp_path: Path
         os.umask(before)
 
     assert (tmp_path / "kernels").stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.parametrize("name", [".", "/", "folder", "pipe"])
+def test_what_is_no_file_is_not_replaced(
+    entry: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """As /dev/stdout is, for root."""
+    monkeypatch.chdir(tmp_path)
+    Path("folder").mkdir()
+    os.mkfifo("pipe")
+    before = {each.name: each.lstat().st_mode for each in tmp_path.iterdir()}
+
+    with pytest.raises(StoreError, match="the name of a new file"):
+        transfer.export(entry, Path(name))
+
+    assert {each.name: each.lstat().st_mode for each in tmp_path.iterdir()} == before
 
 
 def test_a_damaged_entry_is_not_exported(entry: Artifact, tmp_path: Path) -> None:

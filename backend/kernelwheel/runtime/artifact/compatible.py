@@ -32,6 +32,7 @@ class Wanted(Record):
 
     version: str | None = None  # the package's
     content: Content | None = None  # what kernels of it would be compiled from now, and how, with the options for CUDA
+    unknown: Mismatch | None = None  # what rules out all kernels, as nothing says what they would be compiled from
 
 
 ANYTHING = Wanted()
@@ -51,6 +52,8 @@ def _other_content(manifest: Manifest, wanted: Wanted) -> Iterator[Mismatch]:
     if version is not None and version != manifest.version:
         found = f"kernels of version {manifest.version}"
         yield Mismatch("version", f"{package} {version}", found, REINSTALL, compile_cures=False)
+    if wanted.unknown:
+        yield wanted.unknown
     if wanted.content is None:
         return
     wants = only(wanted.content if manifest.uses_cuda else without_cuda(wanted.content), part_made(has))

@@ -89,6 +89,7 @@ def compile_into_store(
     from .. import compiler_process
     from ..store.store_lock import making
 
+    compiler_process.program()  # there must be one before others wait for it
     store = package.own_store()._replace(part=request.part)
     with making(store, lambda maker: say(f"waiting for {maker}")) as lock:
         decision = find(package, host, request, Artifact.verify)  # another process may have compiled it meanwhile

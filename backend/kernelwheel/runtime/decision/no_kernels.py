@@ -89,6 +89,13 @@ def no_wheel(package: str, folder: Path) -> Mismatch:
     return Mismatch("artifact", f"compiled kernels in {folder}", found, remedy)
 
 
+def unknown_sources(package: str) -> Mismatch:
+    """The mismatch of an entry of a store if nothing says what the package's kernels are compiled from."""
+    required = f"kernels built from the sources of {package}"
+    found = "no manifest and no sources are installed with it, which say what these are"
+    return Mismatch("sources", required, found, f"install a wheel of {package}", compile_cures=False)
+
+
 def unusable_artifact(damage: IncompatibleArtifactError) -> Mismatch:
     """The mismatch if the wheel's Artifact is damaged or cannot be read at the moment; compiling does not fix it."""
     return Mismatch("artifact", damage.required, damage.found, "; ".join(damage.remedies), compile_cures=False)

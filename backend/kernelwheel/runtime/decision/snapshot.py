@@ -23,7 +23,7 @@ from ..machine.files import is_file, is_folder, is_seen, json_sha256
 from ..machine.host import Host
 from ..machine.platforms import can_compile, require_supported
 from ..record import Record, remembered
-from .no_kernels import changed_sources, no_wheel
+from .no_kernels import changed_sources, no_wheel, unknown_sources
 
 if TYPE_CHECKING:  # at import, load only what a fitting wheel needs
     from ..settings import Settings
@@ -190,7 +190,9 @@ class InstalledPackage:
         Of a wheel's sources, or of a checkout's as they were when first read, with the options of this process.
         """
         content = self.content
-        return Wanted(self.version, {**content, "options": self.settings.content(cuda=True)} if content else None)
+        if content is None:
+            return Wanted(self.version, unknown=unknown_sources(self.package))
+        return Wanted(self.version, {**content, "options": self.settings.content(cuda=True)})
 
     def read_sources_again(self) -> None:
         """Accept sources of a checkout that were edited since they were first read; the compiler checks a wheel's."""

@@ -47,7 +47,7 @@ def sign(store: Store, log: str = "") -> None:
     text = f"process {os.getpid()} on {platform.node()}, since {time.strftime('%H:%M:%S')}"
     with suppress(OSError):  # only informative
         _of_part(store, ".maker").touch(mode=FILE)
-        _of_part(store, ".maker").write_text(text + (f", log {log}" if log else ""), encoding="utf-8")
+        _of_part(store, ".maker").write_bytes(os.fsencode(text + (f", log {log}" if log else "")))
 
 
 def prepare(store: Store) -> None:
@@ -76,7 +76,7 @@ def _of_part(store: Store, name: str) -> Path:
 
 def _maker(store: Store) -> str:
     try:
-        return _of_part(store, ".maker").read_text(encoding="utf-8") or "another process"
+        return os.fsdecode(_of_part(store, ".maker").read_bytes()) or "another process"
     except OSError:
         return "another process"
 
