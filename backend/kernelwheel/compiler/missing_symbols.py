@@ -18,7 +18,7 @@ from ..runtime.errors import BuildError
 from ..runtime.progress import Say
 from ..version import LOADED
 from .cmake_build import source_of
-from .elf_inspect import Dynamic, hashed, read_dynamic, undefined
+from .elf_inspect import Dynamic, exported, read_dynamic, undefined
 from .plan import Plan
 from .toolchain.toolchain import Toolchain
 from .toolchain.toolkit import LIBRARY_FOLDERS
@@ -69,7 +69,7 @@ def _missing(
     On the stable ABI it must name what it uses: what torch's own libraries need changes with each release.
     """
     python = ("Py", "_Py") if plan.binding and plan.binding.python else ()
-    wanted = hashed(name for name in undefined(library.path) if not name.startswith(python))
+    wanted = {name for name in undefined(library.path) if not name.startswith(python)}
     pending = [(library, name) for name in (*library.needed, *([GLOBAL] if plan.binding else []))]
     seen: set[str] = set()
     absent = []
@@ -79,14 +79,13 @@ def _missing(
             continue
         seen.add(name)
         if found := find(name, by.folders):
-            for each in found.defined(wanted):
-                del wanted[each]
+            wanted.difference_update(exported(found.path))
             pending += [(found, each) for each in found.needed if plan.binding]
         elif name in DRIVER:
-            wanted = {each: number for each, number in wanted.items() if not re.match(DRIVER[name], each)}
+            wanted = {each for each in wanted if not re.match(DRIVER[name], each)}
         elif name in library.needed:
             absent.append(name)
-    return {*wanted}, absent
+    return wanted, absent
 
 
 def _folders(plan: Plan, toolchain: Toolchain, work: Path) -> tuple[str, ...]:
