@@ -229,8 +229,8 @@ def test_the_architectures_for_arm_have_its_tegra_chips(tmp_path: Path) -> None:
 
     assert here is not None
     assert there is not None
-    assert set(there.sass) - set(here.sass) == {"8.7"}
-    assert (set(here.sass) <= set(there.sass), here.ptx) == (True, there.ptx)
+    assert [str(each) for each in there.archs.sass if each not in here.archs.sass] == ["8.7"]
+    assert (set(here.archs.sass) <= set(there.archs.sass), here.archs.ptx) == (True, there.archs.ptx)
 
 
 def test_cmake_is_told_the_platform_by_a_file_made_from_the_plan(tmp_path: Path) -> None:
