@@ -225,7 +225,7 @@ esac""",
 
 def settings_with(environ: Mapping[str, str] | None = None, **options: str) -> BuildSettings:
     """Effective settings of the package tiny; options by name with `_` for `-`, as from `-C`."""
-    return settings.resolve("tiny", {}, environ or {}, options)
+    return settings.BuildSettings.resolve("tiny", {}, environ or {}, options)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ..flags.linking import LINKED_FILES
-from ..runtime.errors import SettingsError, way_out
+from ..readable import readable
+from ..runtime.errors import SettingsError
 from ..runtime.machine.files import is_file
 from ..runtime.record import Record
 from ..source_language import CUDA_SUFFIX, CXX_SUFFIXES, UNFIT, named_headers
@@ -197,12 +198,5 @@ def _inside(path: str, folder: str) -> bool:
 
 
 def _read(path: str) -> bytes:
-    try:
+    with readable("a source or a header that it includes", f"a file that this user can read: {path}", SettingsError):
         return Path(path).read_bytes()
-    except OSError as error:
-        raise SettingsError(
-            "a source or a header that it includes cannot be read",
-            required=f"a file that this user can read: {path}",
-            found=f"{type(error).__name__}: {error}",
-            remedies=[way_out(error)],
-        ) from error

@@ -23,9 +23,13 @@ from ..project.build_settings import BuildSettings
 from ..runtime.errors import BuildError
 from ..runtime.machine.host import torch_required
 from ..runtime.machine.platforms import numbers, platform_name
-from .allowed_dlls import is_allowed
 
 MOST_REASONS = 20
+# The DLLs that a library for Windows may need: torch's, and those that every Windows has. The names of the C runtime's
+# parts: Microsoft, "Universal CRT deployment".
+ALLOWED_DLLS = re.compile(
+    r"(torch(_cpu|_cuda)?|c10|kernel32|ntdll|advapi32|bcrypt|user32|ucrtbase|api-ms-win-\S+)\.dll", re.IGNORECASE
+)
 
 
 class Tag(NamedTuple):
@@ -77,10 +81,10 @@ def platform_tag(libraries: Sequence[Path], settings: BuildSettings, external: C
     platform = cross_platform(settings) or PLATFORMS[platform_name()]
     if isinstance(platform, WindowsBuild):
         files = [(path.name, library) for path in libraries for library in needed(path)]
-        foreign = [each for each in files if not is_allowed(each[1])]
-        return _checked(
-            Tag(platform.tag, tuple("{}: {}, which not every Windows has".format(*each) for each in foreign)), settings
-        )
+        foreign = [
+            f"{name}: {dll}, which not every Windows has" for name, dll in files if not ALLOWED_DLLS.fullmatch(dll)
+        ]
+        return _checked(Tag(platform.tag, tuple(foreign)), settings)
     failed: list[str] = []
     needs = [_Needs(path.name, tuple(needed_symbols(path)), tuple(needed(path))) for path in libraries]
     for policy in _wanted(settings.glibc, Architecture(platform.machine)):

@@ -31,7 +31,6 @@ from kernelwheel.compiler.nvcc_on_clang.__main__ import answer
 from kernelwheel.compiler.toolchain import clang_toolkit, cuda
 from kernelwheel.compiler.toolchain.nvcc import inspect_nvcc
 from kernelwheel.packing import tags
-from kernelwheel.packing.allowed_dlls import is_allowed
 from kernelwheel.project.build_platforms import HEADER, PLATFORMS, WindowsBuild
 from kernelwheel.project.build_settings import BuildSettings
 from kernelwheel.runtime.errors import BuildError
@@ -149,7 +148,7 @@ def test_inspect_shows_it_on_linux(windows_wheel: Wheel, capsys: pytest.CaptureF
 def test_the_library_needs_torch_and_windows_alone_and_of_torch_functions_with_stable_names(library: Path) -> None:
     assert isinstance(WINDOWS, WindowsBuild)
     assert needed(library)[0] == "torch_cpu.dll"
-    assert all(is_allowed(name) for name in needed(library))
+    assert all(tags.ALLOWED_DLLS.fullmatch(name) for name in needed(library))
     names = [name for name in used_symbols(library) if "torch" in name]
     assert "torch_call_dispatcher" in names
     assert all(name.startswith(("aoti_torch_", "torch_")) for name in names)

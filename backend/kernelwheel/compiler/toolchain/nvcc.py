@@ -140,7 +140,7 @@ def _examine(
         linked = clang_toolkit(path, clang, sites, environ)
         if isinstance(linked, str):
             return linked
-        path = str(linked)
+        path = str(linked / "bin/nvcc")
         version = output_of(path, "--version")
     match = re.search(r"\bV(\d+\.\d+\.\d+)\b", version)
     if not match:
@@ -154,7 +154,7 @@ def _examine(
         linked = distro_toolkit(path)
         if isinstance(linked, str):
             return linked
-        path = str(linked)
+        path = str(linked / "bin/nvcc")
         profile, top = _profile(path, host)
     root = Path(top).resolve()
     searched = re.search(r'^#\$ INCLUDES=.*?"-I([^"]+)"', profile, re.MULTILINE)
