@@ -163,7 +163,7 @@ def _refuse_libraries_of_another_major(plan: Plan, toolchain: Toolchain, paths: 
 
 def _refuse_unique_symbols(paths: list[Path]) -> None:
     """Reject a library that would share objects with every other library in the process that has the same symbol."""
-    found = {path.name: symbols for path in paths if (symbols := binary_inspect.unique_symbols(path))}
+    found = {path.name: symbols for path in paths if (symbols := sorted(binary_inspect.library_at(path).unique()))}
     if found:
         raise BuildError(
             "a library has symbols that a process has only once, so two packages would share what they stand for",
@@ -188,7 +188,8 @@ def _of_extension(plan: Plan, library: Library, path: Path) -> Library:
                 "name the extension as its sources do, or, if they register operators only, set its kind",
             )
         return library._replace(module=extension.name)
-    if library.module or (symbols := binary_inspect.python_symbols(path)):
+    symbols = sorted(name for name in binary_inspect.library_at(path).used() if name.startswith(("Py", "_Py")))
+    if library.module or symbols:  # of Python (Python/C API)
         found = f"PyInit_{library.module}" if library.module else ", ".join(symbols[:3])
         refuse(extension.name, "kind", f"no symbol of Python, for {extension.kind}", found, 'set kind to "module"')
     return library

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ...project.build_platforms import HOST_PLATFORM, Platform, WindowsBuild
-from ..elf_inspect import exported
+from ..elf_inspect import ElfFile
 from ..toolchain.glibc_compat import stub_source
 from ..toolchain.toolchain import Toolchain
 from ..toolchain.torch_files import Torch
@@ -49,7 +49,7 @@ def stub_files(torch: Torch, platform: Platform) -> dict[str, str]:
     for stem in LINKED:
         path, name = torch.root / "lib" / HOST_PLATFORM.shared(stem), platform.shared(stem)
         if path.is_file():
-            functions = sorted(each for each in exported(path) if each.startswith(_STABLE))
+            functions = sorted(each for each in ElfFile(path).exported() if each.startswith(_STABLE))
             if isinstance(platform, WindowsBuild):
                 files[f"{name}.def"] = windows.definition(name, functions)
             else:
