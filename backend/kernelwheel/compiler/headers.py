@@ -13,19 +13,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from posixpath import dirname, normpath
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ..flags.options import FOLDERS
 from ..flags.words import directives_of, values_of
 from ..readable import readable
 from ..runtime.machine.files import json_sha256
 from ..source_language import named_headers
+from .plan import Plan
 from .toolchain.binding import cuda_folders, python_folders
 from .toolchain.toolchain import Toolchain
 from .toolchain.toolkit_identity import is_identified
-
-if TYPE_CHECKING:
-    from .plan import Plan
 
 # Origin (`torch`, `python`, `cuda`, `flags`, `system`) -> name of a header in a search folder -> sha256 of it.
 Headers = dict[str, dict[str, str]]
