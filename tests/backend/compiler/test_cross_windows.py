@@ -30,7 +30,6 @@ from kernelwheel.compiler.cross.windows.pe_inspect import PeFile
 from kernelwheel.compiler.find_toolchain import find_toolchain
 from kernelwheel.compiler.nvcc_on_clang.__main__ import answer
 from kernelwheel.compiler.toolchain import clang_toolkit, cuda
-from kernelwheel.compiler.toolchain.nvcc import inspect_nvcc
 from kernelwheel.packing import tags
 from kernelwheel.project.build_platforms import HEADER, PLATFORMS, WindowsBuild
 from kernelwheel.project.build_settings import BuildSettings
@@ -38,7 +37,7 @@ from kernelwheel.runtime.errors import BuildError
 from kernelwheel.runtime.machine.files import file_sha256
 from kernelwheel.store import archive
 from programs import CLANG, CUDA_12
-from standins import GPU_CODES, make_program, make_toolkit, settings_with
+from standins import GPU_CODES, inspect_beside, make_program, make_toolkit, settings_with
 
 pytestmark = [
     pytest.mark.needs_torch("cuda"),  # the environment that has zig
@@ -278,7 +277,7 @@ def test_clang_compiles_with_the_headers_that_zig_compiles_with_and_its_own_for_
 def test_the_toolkit_s_part_for_windows_is_what_pip_has(tmp_path: Path) -> None:
     toolkit = make_toolkit(tmp_path / "toolkit", "12.9.86", GPU_CODES["12.8"])
     make_program(toolkit / "bin/clang++", "exit 1")
-    nvcc = inspect_nvcc("here", str(toolkit / "bin/nvcc"), "12.9", [], {"PATH": "/bin:/usr/bin"}).nvcc
+    nvcc = inspect_beside("12.9", toolkit / "bin/nvcc", {"PATH": "/bin:/usr/bin"}).nvcc
     assert nvcc is not None
     packages = tmp_path / "packages"
     for name in (

@@ -23,9 +23,8 @@ from kernelwheel.compiler.nvcc_on_clang.nvcc_options import (
 )
 from kernelwheel.compiler.nvcc_on_clang.passes import DEVICE
 from kernelwheel.compiler.toolchain.clang_toolkit import PARTS, clang_toolkit, clangs_on_path
-from kernelwheel.compiler.toolchain.nvcc import inspect_nvcc
 from programs import MACHINE
-from standins import make_program
+from standins import inspect_beside, make_program
 
 # Values that are not refused, where `true` is.
 VALUES = {
@@ -246,7 +245,7 @@ def nvcc() -> Path:
     sites = [TORCH.root.parent, *(Path(folder) for folder in (brought, *sys.path) if folder)]
     said = []
     for place in (*named, *clangs_on_path(environ)):
-        candidate = inspect_nvcc("here", place, "12.8", sites, environ)
+        candidate = inspect_beside("12.8", place, environ, sites)
         if candidate.nvcc and candidate.nvcc.clang:
             return candidate.nvcc.path
         said.append(f"{place}: {candidate.outcome}")

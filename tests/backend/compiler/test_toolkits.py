@@ -20,7 +20,7 @@ from kernelwheel.compiler.compile import compile_plan
 from kernelwheel.compiler.find_toolchain import find_toolchain
 from kernelwheel.compiler.toolchain.cuda import decide_cuda
 from kernelwheel.compiler.toolchain.cxx import host_limits
-from kernelwheel.compiler.toolchain.nvcc import LIKE_TORCH, NvccLimits
+from kernelwheel.compiler.toolchain.nvcc import LIKE_TORCH, NvccLimits, NvccSearch
 from kernelwheel.compiler.toolchain.toolkit import Nvcc, find_cudart
 from kernelwheel.compiler.toolchain.torch_files import Torch
 from kernelwheel.project.package import PackageFacts
@@ -59,7 +59,7 @@ def compile_small(
         (root / name).write_text(text)
     chosen = settings_with(archs="9.0", jobs="1", **options)
     tools = find_toolchain(chosen, os.environ)
-    tools = replace(tools, torch=torch, cuda=decide_cuda(chosen, torch, os.environ, sys.path, limits=limits))
+    tools = replace(tools, torch=torch, cuda=decide_cuda(NvccSearch(chosen, torch, os.environ, sys.path, limits)))
     made = planned(PackageFacts("tiny", "sources", "2.10"), "1.2.3", root, chosen, tools)
     return compile_plan(made, root, folder / "artifact", Store(folder / "cache", "tiny", "1.2.3"), PRESENT, print)
 
@@ -101,7 +101,7 @@ def test_a_file_may_be_compiled_for_two_targets(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def nvcc() -> Nvcc:
     """The nvcc of this environment or machine."""
-    found = decide_cuda(settings_with(), TORCH, os.environ, sys.path).nvcc
+    found = decide_cuda(NvccSearch(settings_with(), TORCH, os.environ, sys.path)).nvcc
     assert found is not None
     return found
 
