@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ..flags.linking import LINKED_FILES
+from ..flags.words import directives_of
 from ..readable import readable
 from ..runtime.errors import SettingsError
 from ..runtime.machine.files import is_file
@@ -74,7 +75,7 @@ def gather(texts: Mapping[str, bytes], flags: Flags, cuda: bool = False) -> Tree
     files = dict(texts)
     spelled = {path: path for path in texts}  # as the compiler reaches them; with links, another file than without `..`
     through: set[str] = set()
-    before = named_headers(flags.directives)
+    before = named_headers(directives_of([*flags.cxx, *flags.cuda]))
     headers: set[str] = set()
     # Before each source come headers and macros that flags name; who uses a macro is not known.
     pending = [(path, before, False) for path in texts] + [(path, named_headers(texts[path]), True) for path in texts]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -115,9 +116,8 @@ def _earned(platform: LinuxBuild, libraries: Sequence[AnyFile], glibc: str, exte
 def _wanted(glibc: str, machine: Architecture) -> list[Policy]:
     """The policies from the wanted glibc on, the oldest first; all of them if none is wanted."""
     policies = WheelPolicies(libc=Libc.GLIBC, arch=machine)
-    releases = {policy.name: numbers(policy.name)[:2] for policy in policies if policy != policies.linux}
-    names = sorted((name for name in releases if releases[name] >= numbers(glibc)), key=lambda name: releases[name])
-    return [policies.get_policy_by_name(name) for name in names]
+    releases = [(numbers(policy.name)[:2], policy) for policy in policies if policy != policies.linux]
+    return [policy for release, policy in sorted(releases, key=itemgetter(0)) if release >= numbers(glibc)]
 
 
 def _reasons(policy: Policy, library: AnyFile, external: Collection[str]) -> Iterator[str]:
