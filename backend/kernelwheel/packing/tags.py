@@ -23,13 +23,9 @@ from ..project.build_settings import BuildSettings
 from ..runtime.errors import BuildError
 from ..runtime.machine.host import torch_required
 from ..runtime.machine.platforms import numbers, platform_name
+from .allowed_dlls import is_allowed
 
 MOST_REASONS = 20
-# The DLLs that a library for Windows may need: torch's, and those that every Windows has. The names of the C runtime's
-# parts: Microsoft, "Universal CRT deployment".
-ALLOWED_DLLS = re.compile(
-    r"(torch(_cpu|_cuda)?|c10|kernel32|ntdll|advapi32|bcrypt|user32|ucrtbase|api-ms-win-\S+)\.dll", re.IGNORECASE
-)
 
 
 class Tag(NamedTuple):
@@ -73,7 +69,7 @@ def platform_tag(libraries: Sequence[Path], settings: BuildSettings, external: C
     platform = cross_platform(settings) or PLATFORMS[platform_name()]
     read = [*map(library_at, libraries)]
     if isinstance(platform, WindowsBuild):
-        files = [(each.path.name, dll) for each in read for dll in each.needed if not ALLOWED_DLLS.fullmatch(dll)]
+        files = [(each.path.name, dll) for each in read for dll in each.needed if not is_allowed(dll)]
         tag = Tag(platform.tag, tuple(f"{name}: {dll}, which not every Windows has" for name, dll in files))
     else:
         tag = _earned(platform, read, settings.glibc, external)

@@ -35,8 +35,8 @@ CHOOSES = r"--?(gpu-architecture|arch|gpu-code|code|generate-code|gencode)([= ]|
 class ArchList(NamedTuple):
     """What to compile for: SASS for each of `sass` and PTX for each of `ptx`; both sorted, without duplicates."""
 
-    sass: tuple[Arch, ...]
-    ptx: tuple[Arch, ...]
+    sass: tuple[Arch, ...]  # the compute capabilities that there is machine code for, such as `9.0`
+    ptx: tuple[Arch, ...]  # those that there is PTX for
 
     def __str__(self) -> str:
         """The same list in the TORCH_CUDA_ARCH_LIST grammar."""
