@@ -41,7 +41,7 @@ with requirements.imports_checked_later():
     from .runtime.artifact import manifest as manifests
     from .runtime.artifact.artifact import Artifact
     from .runtime.artifact.content import can_use_cuda
-    from .runtime.compiler_process import CompileAnswer, CompileRequest
+    from .runtime.compiler_process import CompileAnswer
     from .runtime.decision.snapshot import package_path
 
 Config = Mapping[str, Any] | None
@@ -174,8 +174,7 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
             pure = Path(temporary) / build_meta.build_wheel(temporary, theirs, metadata_directory)
         version, members = wheel.read_pure(pure)
         module_files.refuse_clashes(facts.extensions, facts.import_name, members)
-        content, scratch = {**job.content, "version": version}, Path(temporary) / "artifact"
-        request = CompileRequest(content, job.sources, chosen, None, scratch=scratch)
+        request = job._replace(content={**job.content, "version": version}, scratch=Path(temporary) / "artifact")
         answer = compiler_process.ask(request, _say, {})
         artifact = _artifact_of(answer, facts.import_name)
         tag = tags.platform_tag(artifact.files, chosen, answer.packing["torch_libraries"])
@@ -217,7 +216,7 @@ def _job(ours: Mapping[str, Any]) -> CompileJob:
     content = facts.content("0", source_digests(sources, facts.files), chosen.content(cuda=True))
     if not can_use_cuda(content):
         chosen = chosen.changed("cuda", "off", Origin("no extension uses CUDA"))
-    return CompileJob(content, sources, chosen)
+    return CompileJob(content, sources, chosen, None)
 
 
 def _artifact_of(answer: CompileAnswer, package: str) -> Artifact:

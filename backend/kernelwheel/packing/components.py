@@ -26,13 +26,6 @@ LICENCES = "compiled-in/LICENSES.txt"
 Facts = Mapping[str, Mapping[str, Any]]
 
 
-class LicenceText(NamedTuple):
-    """The text of a licence, and the file that it was found in, by name."""
-
-    file: str
-    text: str
-
-
 class About(NamedTuple):
     """What is the same in every wheel of something that is compiled or linked in."""
 
@@ -51,7 +44,7 @@ class Component:
     about: About
     libraries: tuple[str, ...]  # the files that it is in
     sha256: str = ""  # that of the one file that is linked in; empty for headers, whose digests the manifest has
-    texts: tuple[LicenceText, ...] = ()  # of its licence
+    texts: tuple[tuple[str, str], ...] = ()  # of its licence, each after the name of the file that it was found in
 
     @property
     def purl(self) -> PackageURL:
@@ -111,7 +104,7 @@ def components_of(manifest: Manifest, facts: Facts) -> tuple[Component, ...]:
                 about=about,
                 libraries=tuple(library.file for library in libraries),
                 sha256=toolkit.get("cudart_static", "") if name == "cuda-runtime" else "",
-                texts=tuple(LicenceText(*each) for each in facts[name]["texts"]) if about.asks_for_text else (),
+                texts=tuple((file, text) for file, text in facts[name]["texts"]) if about.asks_for_text else (),
             )
         )
     return tuple(sorted(found, key=lambda component: component.name))
@@ -162,10 +155,10 @@ def _lines(components: Iterable[Component]) -> Iterator[str]:
         yield from (f"what: {each.about.what}", f"in: {', '.join(each.libraries)}")
         if not each.texts:
             yield "text: none was found" if each.about.asks_for_text else "text: not needed beside a binary"
-        for found in each.texts:
-            if found.text in first:
-                yield f"text: {found.file}, as under {first[found.text]}"
+        for file, text in each.texts:
+            if text in first:
+                yield f"text: {file}, as under {first[text]}"
             else:
-                first[found.text] = each.name
-                yield from (f"text: {found.file}", "", found.text.strip())
+                first[text] = each.name
+                yield from (f"text: {file}", "", text.strip())
     yield ""

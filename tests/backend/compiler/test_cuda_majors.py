@@ -211,7 +211,7 @@ def test_the_oldest_driver_that_a_wheel_must_serve_chooses_the_nvcc(
 def limits_of(chosen: Settings) -> NvccLimits:
     """The limits of a wheel's build of operators with these settings."""
     return nvcc_limits(
-        CompileJob(PackageFacts("tiny", "native", "2.10", "stable").content("1.2.3", {}, {}), Path(), chosen)
+        CompileJob(PackageFacts("tiny", "native", "2.10", "stable").content("1.2.3", {}, {}), Path(), chosen, None)
     )
 
 
