@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from kernel_resources import Use, describe, read
 from kernelwheel.compiler.toolchain.cuda import look_for_nvcc
-from kernelwheel.compiler.toolchain.nvcc import NvccLimits
+from kernelwheel.compiler.toolchain.nvcc import NvccLimits, NvccSearch
 from kernelwheel.compiler.toolchain.torch_files import find_torch
 from kernelwheel.project import arch_choice
 from kernelwheel.project.build_settings import BuildSettings
@@ -66,7 +66,7 @@ def found(archs: str) -> dict[str, str]:
     """The compilers that know these architectures: where each is, by its name, torch's own first."""
     wanted = arch_choice.parse(archs, "TORCH_CUDA_ARCH_LIST")
     settings = BuildSettings.resolve("splat", {}, os.environ)
-    search = look_for_nvcc(settings, find_torch(), os.environ, sys.path, NvccLimits(any_major=True))
+    search = look_for_nvcc(NvccSearch(settings, find_torch(), os.environ, sys.path, NvccLimits(any_major=True)))
     places: dict[str, str] = {}
     for nvcc, place in ((each.nvcc, each.place) for each in search if each.nvcc):
         try:

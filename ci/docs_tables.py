@@ -9,6 +9,7 @@ from typing import Any
 
 from kernelwheel.compiler.plan import CudaPlan, Plan
 from kernelwheel.compiler.toolchain.binding import Binding
+from kernelwheel.project.arch_choice import ArchList
 from kernelwheel.project.extension import KEYS
 from kernelwheel.project.package import FACTS
 from kernelwheel.reference import table
@@ -45,7 +46,7 @@ def _meanings() -> Iterator[tuple[Any, Mapping[str, str]]]:
     """The meanings of the keys of each object that has a name in the schema."""
     helps = {"_PLAN": FACTS, "_EXTENSION": KEYS}
     records: dict[str, list[type]] = {
-        "_PLAN": [Plan, CudaPlan, Binding],
+        "_PLAN": [Plan, CudaPlan, ArchList, Binding],
         "_MANIFEST": [Manifest],
         "_REQUIRES": [Requires],
         "_LIBRARY": [Library],

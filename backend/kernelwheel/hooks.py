@@ -41,7 +41,7 @@ with requirements.imports_checked_later():
     from .runtime.artifact import manifest as manifests
     from .runtime.artifact.artifact import Artifact
     from .runtime.artifact.content import can_use_cuda
-    from .runtime.compiler_process import CompileAnswer, CompileRequest
+    from .runtime.compiler_process import CompileAnswer
     from .runtime.decision.snapshot import package_path
 
 Config = Mapping[str, Any] | None
@@ -86,7 +86,7 @@ def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings: C
     """
     ours, theirs = _split(config_settings)
     facts, options = read_project(Path.cwd())
-    torch = _bound_torch(facts, build_settings.resolve(facts.import_name, options, os.environ, ours))
+    torch = _bound_torch(facts, BuildSettings.resolve(facts.import_name, options, os.environ, ours))
     with _setuptools(ours, torch.version_tag):
         name = str(build_meta.prepare_metadata_for_build_wheel(metadata_directory, theirs))
     metadata = Path(metadata_directory) / name / "METADATA"
@@ -125,7 +125,7 @@ def build_sdist(sdist_directory: str, config_settings: Config = None) -> str:
     ours, theirs = _split(config_settings)
     facts, options = read_project(Path.cwd())
     facts = facts.located(Path.cwd())
-    epoch = build_settings.resolve(facts.import_name, options, os.environ, ours).source_date_epoch
+    epoch = BuildSettings.resolve(facts.import_name, options, os.environ, ours).source_date_epoch
     with _setuptools(ours):
         name = str(build_meta.build_sdist(sdist_directory, theirs))
     sources = Path(facts.sources)
@@ -152,7 +152,7 @@ def build_editable(wheel_directory: str, config_settings: Config = None, metadat
             remedies=[f"leave them out, and set {', '.join(variables)} when using the kernels"],
         )
     facts = facts.located(Path.cwd())  # so that a mistake in the tables is found now
-    epoch = build_settings.resolve(facts.import_name, options, os.environ).source_date_epoch
+    epoch = BuildSettings.resolve(facts.import_name, options, os.environ).source_date_epoch
     module_files.refuse_clashes(facts.extensions, facts.import_name, _modules_of(facts.import_name))
     with tempfile.TemporaryDirectory() as temporary:
         with _setuptools(ours):
@@ -174,8 +174,7 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
             pure = Path(temporary) / build_meta.build_wheel(temporary, theirs, metadata_directory)
         version, members = wheel.read_pure(pure)
         module_files.refuse_clashes(facts.extensions, facts.import_name, members)
-        content, scratch = {**job.content, "version": version}, Path(temporary) / "artifact"
-        request = CompileRequest(content, job.sources, chosen, None, scratch=scratch)
+        request = job._replace(content={**job.content, "version": version}, scratch=Path(temporary) / "artifact")
         answer = compiler_process.ask(request, _say, {})
         artifact = _artifact_of(answer, facts.import_name)
         tag = tags.platform_tag(artifact.files, chosen, answer.packing["torch_libraries"])
@@ -201,7 +200,7 @@ def _setuptools(ours: Mapping[str, Any], version_tag: str = "") -> Iterator[None
     It is the caller's own: that of the variable as it stands, or of the option. Without either, there is none.
     """
     facts, options = read_project(Path.cwd())
-    chosen = build_settings.resolve(facts.import_name, options, os.environ, ours)
+    chosen = BuildSettings.resolve(facts.import_name, options, os.environ, ours)
     origin, date = chosen.origin("source-date-epoch"), str(chosen.source_date_epoch)
     date_read = {DEFAULT: None, Origin(VARIABLE, DATE): os.environ.get(DATE)}.get(origin, date)
     with outside_checkout(version_tag), variable_set(DATE, date_read):
@@ -212,12 +211,12 @@ def _job(ours: Mapping[str, Any]) -> CompileJob:
     """What the compiler is asked for this checkout's wheel; its version is not known yet."""
     facts, options = read_project(Path.cwd())
     facts = facts.located(Path.cwd())
-    chosen = build_settings.resolve(facts.import_name, options, os.environ, ours)
+    chosen = BuildSettings.resolve(facts.import_name, options, os.environ, ours)
     sources = Path(facts.sources).resolve()
     content = facts.content("0", source_digests(sources, facts.files), chosen.content(cuda=True))
     if not can_use_cuda(content):
         chosen = chosen.changed("cuda", "off", Origin("no extension uses CUDA"))
-    return CompileJob(content, sources, chosen)
+    return CompileJob(content, sources, chosen, None)
 
 
 def _artifact_of(answer: CompileAnswer, package: str) -> Artifact:
@@ -261,5 +260,5 @@ def _split(config: Config) -> tuple[dict[str, Any], dict[str, Any]]:
     """Split the config settings into ours and those for setuptools, with --quiet: its lists of files hide the rest."""
     config = dict(config or {})
     theirs = {key: config.pop(key) for key in SETUPTOOLS_KEYS if key in config}
-    build_settings.resolve("", {}, {}, config)  # every hook checks ours, so that the first one called reports an error
+    BuildSettings.resolve("", {}, {}, config)  # every hook checks ours, so that the first one called reports an error
     return config, {"--quiet": "1", **theirs}

@@ -21,6 +21,7 @@ from folders import REPOSITORY
 from kernelwheel import requirements
 from kernelwheel.compiler.toolchain.cuda import decide_cuda
 from kernelwheel.compiler.toolchain.cxx import find_cxx
+from kernelwheel.compiler.toolchain.nvcc import NvccSearch
 from kernelwheel.project.package import read_toml
 from kernelwheel.runtime.store.store import Store
 from kernelwheel.store.inventory import find_damage, take_inventory
@@ -234,7 +235,7 @@ def test_a_compiler_that_has_libstdcxx_as_an_archive_alone_shares_none_of_it(bui
 @pytest.mark.minutes
 @needs_cuda_torch
 def test_an_nvcc_that_crashes_on_one_architecture_is_said_with_file_and_log(builder: Builder, tmp_path: Path) -> None:
-    nvcc = decide_cuda(settings_with(), TORCH, os.environ).nvcc
+    nvcc = decide_cuda(NvccSearch(settings_with(), TORCH, os.environ)).nvcc
     assert nvcc is not None
     toolkit = tmp_path / "toolkit"
     shutil.copytree(nvcc.root / "bin", toolkit / "bin")

@@ -14,7 +14,7 @@ from builds import TORCH, Wheel, build, contents, needs_cuda_torch, refused_buil
 from editables import REQUIRE, Editable, make_editable
 from folders import BACKEND
 from kernelwheel.cli.manifest_text import manifest_text
-from kernelwheel.compiler.binary_inspect import needed
+from kernelwheel.compiler.binary_inspect import library_at
 from kernelwheel.compiler.cmake_driver import CMAKE_VERSION
 from kernelwheel.runtime.artifact import manifest as manifests
 from packaging.specifiers import SpecifierSet
@@ -49,7 +49,7 @@ def test_the_wheel_is_for_this_python_and_this_minor_release_of_torch_and_says_s
 
 
 def test_the_module_names_torch_s_libraries_and_not_python_s(classic_wheel: Wheel) -> None:
-    libraries = needed(classic_wheel.native / "_C.so")
+    libraries = library_at(classic_wheel.native / "_C.so").needed
 
     assert {"libtorch.so", "libtorch_cpu.so", "libtorch_python.so", "libc10.so"} <= set(libraries)
     assert ({"libtorch_cuda.so", "libc10_cuda.so"} <= set(libraries)) == (TORCH.cuda is not None)

@@ -14,7 +14,7 @@ import pytest
 from builds import TORCH, Wheel, build, cache_of, needs_cpu_torch, needs_cuda_torch, refused_build
 from declared import PIP, REPOSITORY, make_user_index
 from kernelwheel.cli.manifest_text import manifest_text
-from kernelwheel.compiler.binary_inspect import needed
+from kernelwheel.compiler.binary_inspect import library_at
 from kernelwheel.runtime.artifact import manifest as manifests
 from processes import RunPython, run
 
@@ -192,7 +192,7 @@ def test_it_is_linked_to_the_libraries_that_cpp_extension_would(
     words = cpp_extension_commands(copy_of("nearest", tmp_path), our_commands(build_root / "nearest"))[".so"]
     theirs = {f"lib{word.removeprefix('-l')}.so" for word in words if word.startswith("-l")} - {"libcudart.so"}
 
-    assert theirs <= set(needed(nearest_wheel.native / "nearest._C.so"))
+    assert theirs <= {*library_at(nearest_wheel.native / "nearest._C.so").needed}
 
 
 # For CUDA alone

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from builds import for_another_platform
 from folders import HELPERS, REPOSITORY
-from kernelwheel.compiler.binary_inspect import used_symbols
+from kernelwheel.compiler.binary_inspect import library_at
 from PIL import Image
 from processes import run
 from programs import CLANG, CUDA_12
@@ -73,7 +73,7 @@ def work(package: Path) -> Path:
     folder = package.with_name("work")
     folder.mkdir()
     if libraries := [*(package / "splat/_native").glob("splat_cuda*.dll")]:
-        used = sorted({name for library in libraries for name in used_symbols(library)})
+        used = sorted({name for library in libraries for name in library_at(library).used()})
         names = [name for name in used if re.search("cuda.*stream|c10_cuda", name)]
         source = "".join(f"__declspec(dllexport) void {name}(void) {{}}\n" for name in names)
         (folder / "torch_cuda.c").write_text(f"int DllMainCRTStartup(void) {{ return 1; }}\n{source}", encoding="ascii")

@@ -14,6 +14,7 @@ from builds import TORCH
 from folders import BACKEND, PACKAGES
 from kernelwheel.compiler.toolchain.cuda import decide_cuda
 from kernelwheel.compiler.toolchain.cxx import find_cxx
+from kernelwheel.compiler.toolchain.nvcc import NvccSearch
 from kernelwheel.runtime.store.store import Store
 from processes import Done
 from standins import settings_with
@@ -130,7 +131,7 @@ class Editable:
 def build_compiler() -> Path:
     """The C++ compiler of a build here: the machine's newest may be too new for the nvcc beside torch."""
     chosen = settings_with()
-    return find_cxx(chosen, os.environ, decide_cuda(chosen, TORCH, os.environ).nvcc).path
+    return find_cxx(chosen, os.environ, decide_cuda(NvccSearch(chosen, TORCH, os.environ)).nvcc).path
 
 
 def make_editable(folder: Path, sources: Mapping[str, str] | None = None) -> Editable:

@@ -18,6 +18,7 @@ from kernelwheel.compiler.plan import Plan
 from kernelwheel.compiler.toolchain.cuda import CudaDecision, decide_cuda
 from kernelwheel.compiler.toolchain.cxx import Cxx, find_cxx
 from kernelwheel.compiler.toolchain.launchers import Launchers
+from kernelwheel.compiler.toolchain.nvcc import LIKE_TORCH, NvccCandidate, NvccLimits, NvccSearch, inspect_nvcc
 from kernelwheel.compiler.toolchain.toolchain import Toolchain
 from kernelwheel.compiler.toolchain.toolkit import Nvcc
 from kernelwheel.compiler.toolchain.torch_files import Torch, read_torch
@@ -225,7 +226,7 @@ esac""",
 
 def settings_with(environ: Mapping[str, str] | None = None, **options: str) -> BuildSettings:
     """Effective settings of the package tiny; options by name with `_` for `-`, as from `-C`."""
-    return settings.resolve("tiny", {}, environ or {}, options)
+    return settings.BuildSettings.resolve("tiny", {}, environ or {}, options)
 
 
 @dataclass(frozen=True)
@@ -257,7 +258,7 @@ class Machine:
     def toolchain(self, chosen: BuildSettings) -> Toolchain:
         torch = read_torch(self.torch)
         environ = {"PATH": str(self.folder / "bin")}
-        cuda = decide_cuda(chosen, torch, environ)
+        cuda = decide_cuda(NvccSearch(chosen, torch, environ))
         cxx = find_cxx(chosen, environ)
         return Toolchain(torch, cxx, cuda, None, Launchers(), chosen, cross_platform(chosen))
 
@@ -293,6 +294,18 @@ def toolchain_of_files(
 def plan_of(facts: PackageFacts, version: str, root: Path, chosen: BuildSettings, tools: Toolchain) -> Plan:
     """The Plan for a package with sources in `root`, with these settings."""
     return planned(facts, version, root, chosen, tools).plan
+
+
+def inspect_beside(
+    torch_cuda: str,
+    nvcc: Path | str,
+    environ: Mapping[str, str],
+    sites: Sequence[Path] = (),
+    limits: NvccLimits = LIKE_TORCH,
+) -> NvccCandidate:
+    """What is found of an nvcc beside a torch for some CUDA; `sites` are further folders of packages."""
+    torch = Torch(Path("/nowhere/torch"), "2.13.0", torch_cuda, None)
+    return inspect_nvcc("PATH", str(nvcc), NvccSearch(settings_with(), torch, environ, [*map(str, sites)], limits))
 
 
 def planned(facts: PackageFacts, version: str, root: Path, chosen: BuildSettings, tools: Toolchain) -> Planned:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 from ..flags.linking import LINKED, LINKED_FOR_CUDA
 from ..project.extension import is_of_cuda
 from ..source_language import CUDA_SUFFIX, CXX_SUFFIXES
-from .compile_args import Places, SortedFlags, sort_flags
+from .compile_args import Places, sort_flags
 from .setup_runs import RecordedExtension
 
 # Fields of an Extension that no key stands for.
@@ -54,7 +54,11 @@ def translate(extension: RecordedExtension, places: Places, notes: AdoptionNotes
             lost.append(f"extra_compile_args for {compiler}, which no key takes: {' '.join(given[compiler])}")
     cxx, nvcc = (sort_flags([*given.get("", []), *given.get(name, [])], places) for name in ("cxx", "nvcc"))
     link = sort_flags(extension.listed("extra_link_args"), places)
-    _report_left_out(extension, (cxx, nvcc, link, nvlink), places, lost, notes)
+    every = (cxx, nvcc, link, nvlink)
+    lost += (f"the flag {flag!r} names a place on this machine" for flags in every for flag in flags.of_this_machine)
+    folders = [*extension.listed("library_dirs"), *(each for flags in every for each in flags.link_dirs)]
+    own = _own_folders(extension.name, folders, places, notes)
+    lost += (f"the library folder {folder}, which no key takes" for folder in own)
     if standards := _once([*cxx.old_standards, *nvcc.old_standards]):
         notes.remarks.append(
             f"{extension.name}: {' '.join(standards)} is left out: a build takes the C++ standard of torch's headers"
@@ -70,12 +74,13 @@ def translate(extension: RecordedExtension, places: Places, notes: AdoptionNotes
     if kind != "module":
         lost += _python_headers(kind, text, {each.partition("=")[0] for each in defined})
     libraries = [*extension.listed("libraries"), *cxx.libraries, *nvcc.libraries, *link.libraries, *nvlink.libraries]
+    headers = [*extension.listed("include_dirs"), *(each for flags in (cxx, nvcc, link) for each in flags.include_dirs)]
     table = {
         "name": extension.name,
         "kind": kind,
         "sources": [glob.escape(source) for source in sources],
         "cuda-sources": [],
-        "include-dirs": _include_dirs(extension, (cxx, nvcc, link), places, lost, notes),
+        "include-dirs": _include_dirs(_own_folders(extension.name, headers, places, notes), places, lost),
         "define": defined,
         "cuda-define": [],
         "cxx-flags": cxx.kept,
@@ -129,53 +134,30 @@ def _sources(extension: RecordedExtension, places: Places, lost: list[str]) -> l
     return _once(found)
 
 
-def _include_dirs(
-    extension: RecordedExtension,
-    sorted_flags: Sequence[SortedFlags],
-    places: Places,
-    lost: list[str],
-    notes: AdoptionNotes,
-) -> list[str]:
-    """Folders relative to the project, without those that a build searches anyway."""
+def _include_dirs(folders: Iterable[str], places: Places, lost: list[str]) -> list[str]:
+    """Folders relative to the project."""
     found: list[str] = []
-    for folder in [*extension.listed("include_dirs"), *(each for flags in sorted_flags for each in flags.include_dirs)]:
-        if places.comes_anyway(folder):
-            continue
-        if package := places.package_of_pip(folder):
-            _say_of_pip(extension.name, package, notes)
-            continue
-        inside = places.relative(folder)
-        if inside is None:
+    for folder in folders:
+        if (inside := places.relative(folder)) is None:
             lost.append(f"the include folder {folder} is outside of the project; copy it into the project")
-            continue
-        found.append(inside)
+        else:
+            found.append(inside)
     return _once(found)
 
 
-def _report_left_out(
-    extension: RecordedExtension,
-    sorted_flags: Sequence[SortedFlags],
-    places: Places,
-    lost: list[str],
-    notes: AdoptionNotes,
-) -> None:
-    for flag in (each for flags in sorted_flags for each in flags.of_this_machine):
-        lost.append(f"the flag {flag!r} names a place on this machine")
-    for folder in [*extension.listed("library_dirs"), *(each for flags in sorted_flags for each in flags.link_dirs)]:
+def _own_folders(name: str, folders: Iterable[str], places: Places, notes: AdoptionNotes) -> Iterator[str]:
+    """Folders without those that a build searches anyway; of one in a package of pip, say what must be required."""
+    for folder in folders:
         if package := places.package_of_pip(folder):
-            _say_of_pip(extension.name, package, notes)
+            said = (
+                f"{name}: the headers and libraries of pip's {package} need no folder, as a build finds them beside "
+                "torch; if torch does not require their package, add it to requires in [build-system] and to the "
+                "dependencies"
+            )
+            if said not in notes.remarks:
+                notes.remarks.append(said)
         elif not places.comes_anyway(folder):
-            lost.append(f"the library folder {folder}, which no key takes")
-
-
-def _say_of_pip(name: str, folder: str, notes: AdoptionNotes) -> None:
-    """Say of a folder in a package of pip that a build finds it, if that package is there."""
-    said = (
-        f"{name}: the headers and libraries of pip's {folder} need no folder, as a build finds them beside torch; if "
-        "torch does not require their package, add it to requires in [build-system] and to the dependencies"
-    )
-    if said not in notes.remarks:
-        notes.remarks.append(said)
+            yield folder
 
 
 _PYTHON_S = re.compile(

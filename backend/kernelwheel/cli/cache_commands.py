@@ -67,13 +67,10 @@ def _verify(args: argparse.Namespace, kernels: Kernels) -> int:
 
 
 def _build(args: argparse.Namespace, kernels: Kernels) -> int:
-    cuda = build_ahead.wants_cuda(kernels, args.cuda)
     say = progress.printer(kernels.installed.package)
     views: list[dict[str, Any]] = []
     lines: list[str] = []
-    snapshot = kernels.installed.read(kernels.host)
-    parts = explain.parts_chosen(args, snapshot)
-    for request in build_ahead.build_requests(kernels.installed, snapshot, cuda, args.archs or "", parts):
+    for request in explain.requested(args, kernels)[1]:
         artifact, compiled = build_ahead.build(kernels.installed, kernels.host, request, args.archs or "", say)
         part, targets = request.part, targets_text(artifact.manifest)
         if views and (views[-1]["part"], views[-1]["folder"]) == (part, str(artifact.folder)):

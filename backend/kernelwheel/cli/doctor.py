@@ -39,7 +39,6 @@ from ..store.inventory import UNREADABLE, find_damage, take_inventory
 from ..store.temporary_folder import temporary_guard
 from . import installation
 from .entry_text import entry_text, view_entry
-from .installation import Installation
 from .manifest_text import manifest_text, settings_text
 
 # Those that change what is found or loaded, and are no options.
@@ -55,11 +54,13 @@ def run(args: argparse.Namespace, kernels: Kernels) -> int:
 
 def examine(kernels: Kernels, environ: Mapping[str, str], path: Sequence[str]) -> dict[str, Any]:
     """Everything `doctor` reports, as plain JSON values; `findings` are what a person should act on; probes GPUs."""
+    import torch
+
     kernels.probe_gpus()
     package, host = kernels.installed, kernels.host
     stores, findings = look_at_stores(package, host)
     calls, toolchain = predict(package, host)
-    findings = [*installation.look(_installation(package, path)), *damage(package), *findings]
+    findings = [*installation.look(package, Path(torch.__file__).parent, path), *damage(package), *findings]
     findings += failures(calls, host)
     return {
         **kernels.info(),
@@ -177,13 +178,6 @@ def _settings(package: InstalledPackage) -> dict[str, dict[str, Any]]:
     except BuildError:  # `look_at_stores` reports it as a finding
         return {}
     return {name: {"value": settings.values[name], "origin": str(each)} for name, each in settings.origins.items()}
-
-
-def _installation(package: InstalledPackage, path: Sequence[str]) -> Installation:
-    import torch
-
-    torch_folder = Path(torch.__file__).parent
-    return Installation(package.package, package.version, package.folder.parent, torch_folder, path)
 
 
 def page(view: Mapping[str, Any], kernels: Kernels) -> str:

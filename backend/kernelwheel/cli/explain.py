@@ -17,6 +17,7 @@ from ..runtime.errors import KernelWheelError, SettingsError, from_json
 from ..runtime.kernels import Kernels
 from ..runtime.settings import Settings
 from ..store import build_ahead
+from ..store.build_ahead import BuildRequest
 from ..store.content_changes import differences
 from ..store.inventory import take_inventory
 
@@ -32,12 +33,8 @@ class Candidate(NamedTuple):
 
 def run(args: argparse.Namespace, kernels: Kernels) -> int:
     """Print what `cache build` would find with the same arguments, or why it would not; return 1 then."""
-    package, archs = kernels.installed, args.archs or ""
-    cuda = build_ahead.wants_cuda(kernels, args.cuda)
-    snapshot = package.read(kernels.host)  # with its GPUs, if they count
-    parts = parts_chosen(args, snapshot)
-    requests = build_ahead.build_requests(package, snapshot, cuda, archs, parts)
-    views = [_explained(package, snapshot, request, archs) for request in requests]
+    snapshot, requests = requested(args, kernels)
+    views = [_explained(kernels.installed, snapshot, request, args.archs or "") for request in requests]
     show(args, together(views), "\n\n".join(map(_text, views)))
     return 0 if all(view["found"] for view in views) else 1
 
@@ -47,8 +44,10 @@ def together(views: list[dict[str, Any]]) -> dict[str, Any]:
     return views[0] if len(views) == 1 and not views[0]["part"] else {"parts": views}
 
 
-def parts_chosen(args: argparse.Namespace, snapshot: Snapshot) -> list[str]:
-    """The parts that `--only` names, or all that there are."""
+def requested(args: argparse.Namespace, kernels: Kernels) -> tuple[Snapshot, list[BuildRequest]]:
+    """What `cache build` asks for with these arguments, of the parts that `--only` names or all that there are."""
+    cuda = build_ahead.wants_cuda(kernels, args.cuda)
+    snapshot = kernels.installed.read(kernels.host)  # with its GPUs, if they count
     parts = snapshot.parts
     if unknown := set(args.only or ()).difference(parts):
         raise SettingsError(
@@ -57,7 +56,8 @@ def parts_chosen(args: argparse.Namespace, snapshot: Snapshot) -> list[str]:
             found=f"--only {min(unknown)}",
             remedies=["correct --only, or leave it out"],
         )
-    return args.only or parts
+    archs = args.archs or ""
+    return snapshot, build_ahead.build_requests(kernels.installed, snapshot, cuda, archs, args.only or parts)
 
 
 def _explained(package: InstalledPackage, snapshot: Snapshot, request: Request, archs: str) -> dict[str, Any]:

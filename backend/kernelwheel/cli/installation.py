@@ -5,39 +5,22 @@ from __future__ import annotations
 import importlib.metadata
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import Distribution
 from pathlib import Path
 
 from ..runtime.commands.doctor import Finding
-from ..runtime.decision.snapshot import editable_name, package_path
+from ..runtime.decision.snapshot import InstalledPackage, editable_name, package_path
 from ..runtime.errors import REINSTALL
 from ..runtime.machine.files import is_seen
 from ..store.wheel_record import parse_record, record_digest
 
 
-@dataclass(frozen=True)
-class Installation:
-    """A package as this process sees it."""
-
-    package: str  # its import name
-    version: str  # its version, according to its code
-    folder: Path
-    torch: Path  # the folder of the torch in this process
-    path: Sequence[str]  # sys.path
-
-    @property
-    def site(self) -> Path:
-        """The folder that it is installed into."""
-        return self.folder.parents[self.package.count(".")]
-
-
-def look(at: Installation) -> Iterator[Finding]:
-    """Yield every finding about an installation."""
-    for name, used in ((at.package, at.folder), ("torch", at.torch)):
-        yield from _two_installs(name, used, at.path)
-    yield from _install_records(at)
+def look(package: InstalledPackage, torch: Path, path: Sequence[str]) -> Iterator[Finding]:
+    """Yield every finding about a package as this process sees it, the folder of its torch, and `sys.path`."""
+    for name, used in ((package.package, package.folder.parent), ("torch", torch)):
+        yield from _two_installs(name, used, path)
+    yield from _install_records(package)
 
 
 def _two_installs(name: str, used: Path, path: Sequence[str]) -> Iterator[Finding]:
@@ -51,31 +34,32 @@ def _two_installs(name: str, used: Path, path: Sequence[str]) -> Iterator[Findin
         )
 
 
-def _install_records(at: Installation) -> Iterator[Finding]:
+def _install_records(package: InstalledPackage) -> Iterator[Finding]:
     """What the records of the distributions that have files of the package say.
 
     Other distributions may use the same import name, and pip lets each overwrite the files of the one before.
     """
-    folder, versions = package_path(at.package), []
-    for each in importlib.metadata.distributions(path=[str(at.site)]):
+    folder, versions = package_path(package.package), []
+    site = package.folder.parents[len(Path(folder).parts)]  # that it is installed into
+    for each in importlib.metadata.distributions(path=[str(site)]):
         record = "\n" + (each.read_text("RECORD") or "")
         if f"\n{folder}/_native/manifest.json," in record:
             versions.append(each.version)
-            yield from _changed_files(at, each, record)
-        elif f"\n{editable_name(at.package)}.pth," in record:  # an editable install's
+            yield from _changed_files(folder, site, each, record)
+        elif f"\n{editable_name(package.package)}.pth," in record:  # an editable install's
             versions.append(each.version)
         elif f"\n{folder}/__init__.py," in record:
             yield Finding(
-                f"another distribution has files of {at.package}",
-                f"{each.metadata['Name']} {each.version} in {at.site}",
+                f"another distribution has files of {package.package}",
+                f"{each.metadata['Name']} {each.version} in {site}",
                 f"pip uninstall {each.metadata['Name']}, then {REINSTALL}",
             )
-    if versions and versions != [at.version]:
-        found = f"{at.package} {at.version} with install records of {', '.join(sorted(versions))} in {at.site}"
+    if versions and versions != [package.version]:
+        found = f"{package.package} {package.version} with install records of {', '.join(sorted(versions))} in {site}"
         yield Finding("files of two versions", found, REINSTALL)
 
 
-def _changed_files(at: Installation, distribution: Distribution, record: str) -> Iterator[Finding]:
+def _changed_files(folder: str, site: Path, distribution: Distribution, record: str) -> Iterator[Finding]:
     """Files that came with the libraries, their sources and the software bill of materials, unlike the wheel's."""
     try:
         digests = parse_record(record.encode("utf-8"))
@@ -83,8 +67,8 @@ def _changed_files(at: Installation, distribution: Distribution, record: str) ->
         name = distribution.metadata["Name"]
         yield Finding("the install record is damaged", f"RECORD of {name}: {error}", REINSTALL)
         return
-    ours = re.compile(rf"{re.escape(package_path(at.package))}/_native/|[^/]+\.dist-info/sboms/")
-    found = ((name, _unlike(at.site / name, digest)) for name, digest in digests.items() if digest and ours.match(name))
+    ours = re.compile(rf"{re.escape(folder)}/_native/|[^/]+\.dist-info/sboms/")
+    found = ((name, _unlike(site / name, digest)) for name, digest in digests.items() if digest and ours.match(name))
     changed = [f"{name}: {unlike}" for name, unlike in found if unlike]
     if changed:
         yield Finding("files were changed since they were installed", "; ".join(changed), REINSTALL)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from ..project.arch_choice import from_code
 from ..project.build_platforms import MZ, PLATFORMS
@@ -16,11 +15,17 @@ from ..project.extension import is_of_cuda_major
 from ..runtime.artifact.manifest import Library
 from ..runtime.errors import BuildError
 from ..runtime.machine.files import file_sha256
-from . import elf_inspect
-from .cross.windows import pe_inspect
-from .elf_inspect import NeededSymbol
+from .cross.windows.pe_inspect import PeFile
+from .elf_inspect import ElfFile
 
+AnyFile = ElfFile | PeFile
 CUDA_LIBRARIES = {platform.shared("torch_cuda") for platform in PLATFORMS.values()}
+
+
+def library_at(path: Path) -> AnyFile:
+    """The reader of a library."""
+    with path.open("rb") as stream:
+        return PeFile(path) if stream.read(len(MZ)) == MZ else ElfFile(path)
 
 
 def read_library(path: Path, cuobjdump: Path | None) -> Library:
@@ -29,13 +34,16 @@ def read_library(path: Path, cuobjdump: Path | None) -> Library:
     Raises:
         BuildError: it links against libtorch_cuda, and there is no cuobjdump, or that failed.
     """
-    device = "cuda" if CUDA_LIBRARIES.intersection(needed(path)) else "cpu"
+    library = library_at(path)
+    device = "cuda" if CUDA_LIBRARIES.intersection(library.needed) else "cpu"
     sass: tuple[str, ...] = ()
     ptx: tuple[str, ...] = ()
     if device == "cuda":
         code = _device_code(path, cuobjdump)
         sass, ptx = (_sorted(each.arch for each in code if each.kind == kind) for kind in ("elf", "ptx"))
-    return Library(path.name, file_sha256(path), path.stat().st_size, device, sass, ptx, module_name(path))
+    # `PyInit_<name>`, if it is a module (Python/C API, "Extension modules").
+    module = next((name.removeprefix("PyInit_") for name in library.exported() if name.startswith("PyInit_")), None)
+    return Library(path.name, file_sha256(path), path.stat().st_size, device, sass, ptx, module)
 
 
 def driver_for_ptx(paths: Iterable[Path], cuobjdump: Path | None, release: tuple[int, int]) -> str:
@@ -86,7 +94,7 @@ def _listing(path: Path, cuobjdump: Path | None) -> str:
             found="no cuobjdump in the toolchain",
             remedies=["install it next to torch: pip install 'cuda-toolkit[cuobjdump]'"],
         )
-    with _format(path).device_code(path) as file:
+    with library_at(path).device_code() as file:
         done = subprocess.run([cuobjdump, "--dump-elf-symbols", file], capture_output=True, text=True, check=False)
     # With nothing to list, it says so and exits with 255.
     if done.returncode != 0 and "does not contain" not in done.stdout + done.stderr:
@@ -103,61 +111,14 @@ def _sorted(codes: Iterable[str]) -> tuple[str, ...]:
     return tuple(map(str, sorted(set(map(from_code, codes)))))
 
 
-class _Format(Protocol):
-    """A module that reads the libraries of one system."""
-
-    def needed(self, path: Path) -> list[str]: ...
-    def exported(self, path: Path) -> Iterator[str]: ...
-    def used(self, path: Path) -> Iterator[str]: ...
-    def unique(self, path: Path) -> Iterator[str]: ...
-    def needed_symbols(self, path: Path) -> Iterator[NeededSymbol]: ...
-    def device_code(self, path: Path) -> AbstractContextManager[Path]: ...
-
-
-def _format(path: Path) -> _Format:
-    with path.open("rb") as stream:
-        return pe_inspect if stream.read(len(MZ)) == MZ else elf_inspect
-
-
-def needed(path: Path) -> list[str]:
-    """The libraries that a library needs, by file name."""
-    return _format(path).needed(path)
-
-
 def libraries_of_cuda_major(paths: Iterable[Path]) -> list[str]:
     """The libraries of one CUDA major, such as `libcublas.so.13`, that any of these libraries needs."""
-    return sorted({name for path in paths for name in needed(path) if is_of_cuda_major(name)})
-
-
-def module_name(path: Path) -> str | None:
-    """The module name, if the library exports `PyInit_<name>` (Python/C API, extension modules)."""
-    names = _format(path).exported(path)
-    return next((name.removeprefix("PyInit_") for name in names if name.startswith("PyInit_")), None)
-
-
-def used_symbols(path: Path) -> list[str]:
-    """The functions and variables of other libraries that a library uses."""
-    return sorted(_format(path).used(path))
-
-
-def python_symbols(path: Path) -> list[str]:
-    """Those of Python (Python/C API: their names start with `Py`)."""
-    return [name for name in used_symbols(path) if name.startswith(("Py", "_Py"))]
-
-
-def unique_symbols(path: Path) -> list[str]:
-    """The symbols that a process has once, whatever library asks for them."""
-    return sorted(_format(path).unique(path))
-
-
-def needed_symbols(path: Path) -> Iterator[NeededSymbol]:
-    """The versioned symbols that a library needs from others."""
-    return _format(path).needed_symbols(path)
+    return sorted({name for path in paths for name in library_at(path).needed if is_of_cuda_major(name)})
 
 
 def newest_symbol_versions(paths: list[Path], *prefixes: str) -> list[str]:
     """The newest symbol version with each prefix, such as `GLIBC_`, that any library needs; empty if none does."""
-    versions = {symbol.version for path in paths for symbol in needed_symbols(path)}
+    versions = {symbol.version for path in paths for symbol in library_at(path).needed_symbols}
 
     def newest(prefix: str) -> str:
         found = (version for version in versions if re.fullmatch(rf"{prefix}[\d.]+", version))

@@ -14,11 +14,11 @@ from ..runtime.compiler_process import CompileAnswer
 from ..runtime.errors import IncompatibleArtifactError, KernelWheelError, StoreError
 from ..runtime.progress import Say
 from ..runtime.store.clearing import Cleaning, clean_builds
-from ..runtime.store.store import Store, stores, trust_of
+from ..runtime.store.store import Store, stores
 from ..runtime.store.store_lock import making, sign
 from ..store.pruning import BUILDS_ARE_KEPT
 from ..store.publishing import intact_entry, publish
-from .compile import Planned, Workplace, compile_plan, decisions
+from .compile import Planned, compile_plan, decisions
 from .compile_job import CompileJob
 from .component_facts import component_facts
 from .create_plan import create_plan
@@ -78,8 +78,7 @@ def _find_or_compile(
         if scratch is None:
             raise
         say(f"the compiled kernels will not be cached for other builds: {_in_a_line(error)}")
-    place = Workplace(None, trust_of(settings), settings.jobs)
-    compile_plan(planned, job.sources, scratch, place, caller, say)
+    compile_plan(planned, job.sources, scratch, None, caller, say)
     return answer._replace(folder=scratch, compiled=True)
 
 
@@ -104,8 +103,7 @@ def _compile_once(job: CompileJob, planned: Planned, store: Store, caller: Calle
     made: list[Artifact] = []
 
     def compile_into(folder: Path) -> None:
-        place = Workplace(store, jobs=job.settings.jobs)
-        made.append(compile_plan(planned, job.sources, folder, place, caller, say))
+        made.append(compile_plan(planned, job.sources, folder, store, caller, say))
 
     sign(store, log=f"{work_path(store, plan)}/{LOG}")
     entry = publish(store, plan.fingerprint, compile_into)

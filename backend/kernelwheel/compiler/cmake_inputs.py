@@ -16,8 +16,7 @@ from typing import Any
 
 from packaging.version import Version
 
-from ..flags.linking import library_folders
-from ..flags.words import options_of
+from ..flags.words import options_of, values_of
 from ..project.arch_choice import gencode
 from ..project.build_platforms import PLATFORMS, WindowsBuild
 from ..project.extension import Extension
@@ -225,7 +224,7 @@ def _target(extension: Extension, plan: Plan) -> Iterator[str]:
         yield f"kernelwheel_add_link_flags({name} {_quoted([as_one(plan.cpu.stands_for(extension.link_flags))])})"
     libraries = extension.linked(cuda)
     if libraries:
-        folders = _for_shell(library_folders(extension.link_flags))
+        folders = _for_shell(f"-L{folder}" for folder in values_of(extension.link_flags, ("-L",), linker=True))
         yield f"kernelwheel_require_libraries({name} {_quoted([folders, *libraries])})"
     placed = {*options_of(extension.link_flags)}
     if others := [each for each in libraries if f"-l{each}" not in placed]:

@@ -17,9 +17,8 @@ from ..runtime.artifact.manifest import Library, Manifest, Requires
 from ..runtime.errors import BuildError, way_out
 from ..runtime.machine.files import json_sha256
 from ..runtime.machine.host import torch_required
-from ..runtime.machine.permissions import NOBODY_ELSE, Trust
 from ..runtime.progress import Say
-from ..runtime.store.store import Store
+from ..runtime.store.store import Store, trust_of
 from ..runtime.variables import own_variable
 from ..store import manifest_file
 from ..version import __version__
@@ -54,22 +53,14 @@ class Planned(NamedTuple):
     wheel: Artifact | None = None  # the Artifact that has what the Plan takes
 
 
-class Workplace(NamedTuple):
-    """Where a Plan is compiled."""
-
-    store: Store | None  # in whose cache it is; None, or if that cannot be used: in the temporary folder
-    trust: Trust = NOBODY_ELSE  # who else may be able to write to the temporary folder
-    jobs: int = 0  # how many compilers run at once; 0: as many as this process has cores and memory for
-
-
 def compile_plan(
-    planned: Planned, source_root: Path, destination: Path, place: Workplace, caller: Caller, say: Say
+    planned: Planned, source_root: Path, destination: Path, store: Store | None, caller: Caller, say: Say
 ) -> Artifact:
     """Compile a Plan.
 
     It is compiled in a folder of the user's cache named after the Plan, with torch and the toolkit reached through
-    links inside it. Objects left by an earlier compile are reused. The same Plan gives the same bytes, wherever that
-    folder is.
+    links inside it; without a Store, or if that cannot be used, in the temporary folder. Objects left by an earlier
+    compile are reused. The same Plan gives the same bytes, wherever that folder is.
 
     `destination` becomes the folder of the Artifact.
 
@@ -79,11 +70,10 @@ def compile_plan(
         OtherHostCode: the wheel's host code is not for the device code that was compiled.
     """
     plan, toolchain, headers, wheel = planned
-    store = place.store
     with ExitStack() as held:
         folder = store.builds if store else Path(tempfile.gettempdir())
         try:
-            work = held.enter_context(locked_workdir(plan, store, store.trust if store else place.trust, say))
+            work = held.enter_context(locked_workdir(plan, store, trust_of(toolchain.settings), say))
             folder = work
             generated = generated_sources(plan, toolchain)
             if toolchain.target:
@@ -91,7 +81,7 @@ def compile_plan(
                 generated |= {f"torch-stubs/{name}": text for name, text in stubs.items()}
             prepare_workdir(work, plan, toolchain, source_root, headers, generated)
             say(f"compiling {plan.package} {plan.version}, {plan.kernels}: {work}")
-            at_once, because = plan_jobs(place.jobs, find_resources())
+            at_once, because = plan_jobs(toolchain.settings.jobs, find_resources())
             say(f"compilers at once: {at_once}: {because}")
             cmake_build.run(work, plan, toolchain, headers, at_once, caller, say)
             check_read(plan, toolchain, work)
@@ -173,7 +163,7 @@ def _refuse_libraries_of_another_major(plan: Plan, toolchain: Toolchain, paths: 
 
 def _refuse_unique_symbols(paths: list[Path]) -> None:
     """Reject a library that would share objects with every other library in the process that has the same symbol."""
-    found = {path.name: symbols for path in paths if (symbols := binary_inspect.unique_symbols(path))}
+    found = {path.name: symbols for path in paths if (symbols := sorted(binary_inspect.library_at(path).unique()))}
     if found:
         raise BuildError(
             "a library has symbols that a process has only once, so two packages would share what they stand for",
@@ -198,7 +188,8 @@ def _of_extension(plan: Plan, library: Library, path: Path) -> Library:
                 "name the extension as its sources do, or, if they register operators only, set its kind",
             )
         return library._replace(module=extension.name)
-    if library.module or (symbols := binary_inspect.python_symbols(path)):
+    symbols = sorted(name for name in binary_inspect.library_at(path).used() if name.startswith(("Py", "_Py")))
+    if library.module or symbols:  # of Python (Python/C API)
         found = f"PyInit_{library.module}" if library.module else ", ".join(symbols[:3])
         refuse(extension.name, "kind", f"no symbol of Python, for {extension.kind}", found, 'set kind to "module"')
     return library
@@ -208,7 +199,7 @@ def _fix_targets(plan: Plan) -> str:
     if plan.extensions:
         return "report this, with the build log: the extensions were not compiled as they were declared"
     fix = "fix the targets in CMakeLists.txt: kernelwheel_add_op_library(<name> CUDA SOURCES ...)"
-    if plan.cuda and plan.cuda.ptx:  # nvlink makes machine code alone
+    if plan.cuda and plan.cuda.archs.ptx:  # nvlink makes machine code alone
         fix += "; where device code is linked (CUDA_SEPARABLE_COMPILATION), there is no PTX: set archs without +PTX"
     return fix
 

@@ -8,27 +8,18 @@ from typing import Any, TypeVar
 
 from ..project.build_settings import NATIVE, BuildSettings
 from ..project.package import PackageFacts
-from ..runtime.artifact.content import Content
-from ..runtime.compiler_process import CONTRACT
+from ..runtime.compiler_process import CONTRACT, CompileRequest
 from ..runtime.errors import INSTALL_COMPILER, BuildError
-from ..runtime.record import Record
 from ..runtime.settings import Origin, Settings
 
 AnySettings = TypeVar("AnySettings", bound=Settings)
 OF_RUN_TIME = Origin("kernels that are compiled at run time")
 
 
-class CompileJob(Record):
-    """The attributes of a CompileRequest, with the options of a build."""
+class CompileJob(CompileRequest):
+    """A request with the options of a build in its settings, and no others."""
 
-    content: Content
-    sources: Path
     settings: BuildSettings
-    driver: tuple[int, int] | None = None
-    wheel: Path | None = None
-    cpu_kernels: bool = True
-    lock: int | None = None
-    scratch: Path | None = None
 
     @property
     def facts(self) -> PackageFacts:
@@ -56,6 +47,7 @@ def read_job(values: Mapping[str, Any], environ: Mapping[str, str]) -> CompileJo
         values["content"],
         Path(values["sources"]),
         settings,
+        None,
         tuple(driver) if driver else None,
         cpu_kernels=values["cpu_kernels"],
         lock=values["lock"],

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ..project.build_settings import NATIVE, BuildSettings
 from ..runtime.errors import BuildError, SettingsError
@@ -15,10 +14,8 @@ from ..runtime.settings import TABLE
 from .compile_job import OF_RUN_TIME
 from .declared_flags import Declared, declared_flags
 from .machine_flags import NATIVE_OPTION, CpuPlan, features_of, machine_options, meaning, words
+from .plan import Plan
 from .toolchain.toolchain import Toolchain
-
-if TYPE_CHECKING:
-    from .plan import Plan
 
 COMMANDS = "compile_commands.json"  # CMake's, of what each file is compiled with
 _IF_DISPATCHED = f'are called only where the package has asked the CPU: set dispatched = ["FILE"] in {TABLE}'

@@ -123,11 +123,7 @@ def _draw_cuda(facts: PackageFacts, toolchain: Toolchain) -> CudaPlan | None:
         if each.archs:
             where = f"archs of {each.name}"
             arch_choice.check_supported(each.own_archs, nvcc.supported, nvcc.name, where, nvcc.virtual)
-    return CudaPlan(
-        sass=tuple(map(str, wanted.sass)),
-        ptx=tuple(map(str, wanted.ptx)),
-        toolkit=toolkit_identity(nvcc),
-    )
+    return CudaPlan(wanted, toolkit_identity(nvcc))
 
 
 def _refuse_device_linking(facts: PackageFacts, nvcc: Nvcc, settings: BuildSettings) -> None:

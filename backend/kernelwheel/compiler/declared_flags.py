@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ..project.build_settings import BuildSettings
 from ..project.extension import Extension
 from ..source_language import CUDA_SUFFIX
 from ..version import LOADED
-
-if TYPE_CHECKING:
-    from .plan import Plan
+from .plan import Plan
 
 # The arguments of `load` that these are.
 _ARGUMENTS = {"cxx-flags": "extra_cflags", "cuda-flags": "extra_cuda_cflags", "link-flags": "extra_ldflags"}

@@ -40,16 +40,18 @@ def _toolchain(job: CompileJob, environ: Mapping[str, str]) -> dict[str, Any]:
     from .find_toolchain import describe_compiler, find_compiler, nvcc_limits
     from .toolchain.compiler_environment import without_effect
     from .toolchain.cuda import decide_cuda, look_for_nvcc
+    from .toolchain.nvcc import NvccSearch
     from .toolchain.torch_files import find_torch
 
-    settings, limits, taken = job.settings, nvcc_limits(job), None
+    settings, taken = job.settings, None
     candidates = []
     try:
         torch = find_torch()
+        search = NvccSearch(settings, torch, environ, sys.path, nvcc_limits(job))
         view["torch"] = f"{torch.root}: {torch.version}"
         if torch.cuda and settings.cuda != "off":
-            candidates = list(look_for_nvcc(settings, torch, environ, sys.path, limits))
-        decision = decide_cuda(settings, torch, environ, sys.path, candidates or None, limits)
+            candidates = list(look_for_nvcc(search))
+        decision = decide_cuda(search, candidates or None)
         view["cuda"], taken = decision.reason, decision.nvcc
     except BuildError as error:
         view["cuda"] = error.problem

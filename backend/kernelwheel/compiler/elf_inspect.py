@@ -1,60 +1,22 @@
-"""Reading the symbols of an ELF file, a library for Linux (System V ABI; LSB core, "Symbol Versioning")."""
+"""Reading an ELF file, a library for Linux or an object (System V ABI; LSB core, "Symbol Versioning")."""
 
 from __future__ import annotations
 
-import mmap
 import os
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
+from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection, GNUVerSymSection
-from elftools.elf.sections import Symbol, SymbolTableSection
+from elftools.elf.sections import SymbolTableSection
 
-# gABI, "Program Header" and "Dynamic Section"; the last one is GNU's.
-_LOAD, _DYNAMIC = 1, 2
-_NEEDED, _STRINGS, _SYMBOLS, _RPATH, _RUNPATH, _HASHES = 1, 5, 6, 15, 29, 0x6FFFFEF5
+from ..runtime.record import remembered
 
-
-def needed(path: Path) -> list[str]:
-    """The DT_NEEDED entries of an ELF file (gABI, "Dynamic Section")."""
-    return list(read_dynamic(path).needed)
-
-
-def exported(path: Path) -> Iterator[str]:
-    """The symbols that it defines for others."""
-    return (str(each.name) for each in _symbols(path) if each.entry.st_shndx != "SHN_UNDEF")
-
-
-def used(path: Path) -> Iterator[str]:
-    """The symbols that it needs from others."""
-    return (str(each.name) for each in _symbols(path) if each.entry.st_shndx == "SHN_UNDEF")
-
-
-def undefined(path: Path, table: str = ".dynsym") -> set[str]:
-    """Those of them that must be there, so no weak ones; of an object, they are in the table `.symtab`."""
-    symbols = (each for each in _symbols(path, table) if each.entry.st_shndx == "SHN_UNDEF")
-    return {str(each.name) for each in symbols if each.name and each.entry.st_info.bind != "STB_WEAK"}
-
-
-def unique(path: Path) -> Iterator[str]:
-    """Its symbols that a process has once, in whatever library they are (gABI's STB_LOOS: GNU's STB_GNU_UNIQUE)."""
-    return (str(each.name) for each in _symbols(path) if each.entry.st_info.bind == "STB_LOOS")
-
-
-def device_code(path: Path) -> AbstractContextManager[Path]:
-    """The file in which cuobjdump finds its device code: itself."""
-    return nullcontext(path)
-
-
-def _symbols(path: Path, table: str = ".dynsym") -> Iterator[Symbol]:
-    """The symbols in a table of an ELF file: those that it exports and those that it needs (gABI, "Symbol Table")."""
-    with path.open("rb") as stream:
-        section = ELFFile(stream).get_section_by_name(table)
-        yield from section.iter_symbols() if isinstance(section, SymbolTableSection) else ()
+_WEAK, _UNIQUE = 2, 10  # gABI, "Symbol Table": STB_WEAK, and STB_LOOS, which is GNU's STB_GNU_UNIQUE
 
 
 class NeededSymbol(NamedTuple):
@@ -65,106 +27,92 @@ class NeededSymbol(NamedTuple):
     soname: str
 
 
-def needed_symbols(path: Path) -> Iterator[NeededSymbol]:
-    """The versioned symbols that an ELF file needs from other libraries (LSB core, "Symbol Versioning")."""
-    with path.open("rb") as stream:
-        elf = ELFFile(stream)
-        symbols, versions = elf.get_section_by_name(".dynsym"), elf.get_section_by_name(".gnu.version")
-        needs = elf.get_section_by_name(".gnu.version_r")
-        if not (
-            isinstance(symbols, SymbolTableSection)
-            and isinstance(versions, GNUVerSymSection)
-            and isinstance(needs, GNUVerNeedSection)
-        ):
-            return
-        names = {
-            each.entry.vna_other: (str(each.name), str(library.name))
-            for library, versions_of in needs.iter_versions()
-            for each in versions_of
-        }
-        for symbol, at in zip(symbols.iter_symbols(), versions.iter_symbols(), strict=True):
-            if at.entry["ndx"] in names:
-                yield NeededSymbol(str(symbol.name), *names[at.entry["ndx"]])
+class _Symbol(NamedTuple):
+    name: str
+    binding: int
+    defined: bool
 
 
-# What a loader reads of a library, of however many symbols: libtorch_cpu.so's sections alone take pyelftools 0.2 s. All
-# platforms have 64 bits, the lowest byte first.
+class ElfFile:
+    """An ELF file."""
 
+    def __init__(self, path: Path) -> None:
+        self.path = path
 
-class Dynamic(NamedTuple):
-    """The dynamic section of a library."""
+    @property
+    def needed(self) -> list[str]:
+        """The libraries that it needs, by their names (gABI, "Dynamic Section")."""
+        return self._dynamic["needed"]
 
-    path: Path
-    needed: tuple[str, ...]  # the libraries that it needs, by their names
-    folders: tuple[str, ...]  # where it has them looked for
-    symbols: int  # the places in the file of its symbols, their names and their hash table; 0: none
-    strings: int
-    hashes: int
+    @property
+    def folders(self) -> list[str]:
+        """Where it has them looked for."""
+        origin = os.path.dirname(os.path.realpath(self.path))  # noqa: PTH120
+        listed = ":".join([*self._dynamic["runpath"], *self._dynamic["rpath"]]).replace("${ORIGIN}", "$ORIGIN")
+        return [each.replace("$ORIGIN", origin) for each in listed.split(":") if each]
 
-    def defined(self, names: Mapping[str, int]) -> set[str]:
-        """Which of these symbols it defines for others; they come with their hashes."""
-        if not self.hashes:
-            return {*names} & {*exported(self.path)}
-        with self.path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            return {name for name, number in names.items() if self._has(data, name.encode(), number)}
+    def exported(self) -> Iterator[str]:
+        """The symbols that it defines for others."""
+        return (each.name for each in self._symbols() if each.defined)
 
-    def _has(self, data: mmap.mmap, name: bytes, number: int) -> bool:
-        buckets, first, words, _ = struct.unpack_from("<4I", data, self.hashes)
-        chains = (start := self.hashes + 16 + 8 * words) + 4 * buckets
-        (index,) = struct.unpack_from("<I", data, start + 4 * (number % buckets))
-        while index >= first:
-            (found,) = struct.unpack_from("<I", data, chains + 4 * (index - first))
-            if found | 1 == number | 1:
-                at, _, _, section = struct.unpack_from("<IBBH", data, self.symbols + 24 * index)
-                if section and data[self.strings + at : self.strings + at + len(name) + 1] == name + b"\0":
-                    return True
-            if found & 1:  # the last one of its bucket
-                return False
-            index += 1
-        return False
+    def used(self) -> Iterator[str]:
+        """The symbols that it needs from others."""
+        return (each.name for each in self._symbols() if not each.defined)
 
+    def undefined(self, table: str = ".dynsym") -> set[str]:
+        """Those of them that must be there, so no weak ones; of an object, they are in the table `.symtab`."""
+        symbols = (each for each in self._symbols(table) if not each.defined)
+        return {each.name for each in symbols if each.name and each.binding != _WEAK}
 
-def hashed(names: Iterable[str]) -> dict[str, int]:
-    """Symbols with what GNU's hash tables know them by."""
-    hashes = {}
-    for name in names:
-        number = 5381
-        for byte in name.encode():
-            number = (number * 33 + byte) & 0xFFFFFFFF
-        hashes[name] = number
-    return hashes
+    def unique(self) -> Iterator[str]:
+        """Its symbols that a process has once, in whatever library they are."""
+        return (each.name for each in self._symbols() if each.binding == _UNIQUE)
 
+    @remembered
+    def needed_symbols(self) -> list[NeededSymbol]:
+        """The versioned symbols that it needs from other libraries (LSB core, "Symbol Versioning")."""
+        with self.path.open("rb") as stream:
+            elf = ELFFile(stream)
+            symbols, versions = elf.get_section_by_name(".dynsym"), elf.get_section_by_name(".gnu.version")
+            needs = elf.get_section_by_name(".gnu.version_r")
+            if not (
+                isinstance(symbols, SymbolTableSection)
+                and isinstance(versions, GNUVerSymSection)
+                and isinstance(needs, GNUVerNeedSection)
+            ):
+                return []
+            names = {
+                each.entry.vna_other: (str(each.name), str(library.name))
+                for library, versions_of in needs.iter_versions()
+                for each in versions_of
+            }
+            every = zip(symbols.iter_symbols(), (each.entry["ndx"] for each in versions.iter_symbols()), strict=True)
+            return [NeededSymbol(str(symbol.name), *names[version]) for symbol, version in every if version in names]
 
-def read_dynamic(path: Path) -> Dynamic:
-    """Read the dynamic section of a library."""
-    with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        segments = [*_segments(data)]
-        values: dict[int, list[int]] = {}
-        for kind, start, _, size in segments:
-            if kind == _DYNAMIC:
-                for tag, value in struct.iter_unpack("<qQ", data[start : start + size]):
-                    values.setdefault(tag, []).append(value)
-        strings, symbols, hashes = (_place(segments, values.get(tag, [0])[0]) for tag in (_STRINGS, _SYMBOLS, _HASHES))
+    def device_code(self) -> AbstractContextManager[Path]:
+        """The file in which cuobjdump finds its device code: itself."""
+        return nullcontext(self.path)
 
-        def texts(tag: int) -> Iterator[str]:
-            for value in values.get(tag, []):
-                yield data[strings + value : data.find(b"\0", strings + value)].decode(errors="replace")
+    @remembered
+    def _dynamic(self) -> dict[str, list[str]]:
+        """The texts in its dynamic section: pyelftools gives a tag an attribute for the text that it stands for."""
+        with self.path.open("rb") as stream:
+            section = ELFFile(stream).get_section_by_name(".dynamic")
+            tags = [*section.iter_tags()] if isinstance(section, DynamicSection) else []
+            kinds = ("needed", "runpath", "rpath")
+            return {kind: [str(getattr(tag, kind)) for tag in tags if hasattr(tag, kind)] for kind in kinds}
 
-        origin = os.path.dirname(os.path.realpath(path))  # noqa: PTH120
-        listed = ":".join([*texts(_RUNPATH), *texts(_RPATH)]).replace("${ORIGIN}", "$ORIGIN")
-        folders = (each.replace("$ORIGIN", origin) for each in listed.split(":") if each)
-        return Dynamic(path, tuple(texts(_NEEDED)), tuple(folders), symbols, strings, hashes)
+    def _symbols(self, table: str = ".dynsym") -> Iterator[_Symbol]:
+        """The symbols in a table: those that it exports and those that it needs (gABI, "Symbol Table").
 
-
-def _segments(data: mmap.mmap) -> Iterator[tuple[int, int, int, int]]:
-    """The kind, place in the file, address and size of each segment."""
-    (start,), (size, count) = struct.unpack_from("<Q", data, 32), struct.unpack_from("<2H", data, 54)
-    for at in range(start, start + size * count, size):
-        kind, _, place, address, _, length = struct.unpack_from("<2I4Q", data, at)
-        yield kind, place, address, length
-
-
-def _place(segments: Iterable[tuple[int, int, int, int]], wanted: int) -> int:
-    """The place in the file of what is loaded to an address."""
-    loaded = (each for each in segments if each[0] == _LOAD)
-    return next((place + wanted - at for _, place, at, size in loaded if at <= wanted < at + size), 0)
+        A library of torch has a hundred thousand, so each is read as a record of bytes, as 64 bits and the lowest byte
+        first have it, which all platforms are.
+        """
+        with self.path.open("rb") as stream:
+            section = ELFFile(stream).get_section_by_name(table)
+            if not isinstance(section, SymbolTableSection):
+                return
+            names = section.stringtable.data()
+            for start, info, _other, place, _value, _size in struct.iter_unpack("<IBBHQQ", section.data()):
+                name = names[start : names.index(b"\0", start)].decode("utf-8", errors="replace")
+                yield _Symbol(name, info >> 4, bool(place))

@@ -22,7 +22,7 @@ from .cross.windows.zig import find_zig
 from .toolchain.cuda import decide_cuda, parts_for_clang
 from .toolchain.cxx import Cxx, find_cxx
 from .toolchain.launchers import Launchers, find_launchers
-from .toolchain.nvcc import LIKE_TORCH, NvccLimits, find_cuobjdump
+from .toolchain.nvcc import LIKE_TORCH, NvccLimits, NvccSearch, find_cuobjdump
 from .toolchain.toolchain import Toolchain
 from .toolchain.toolkit import Nvcc
 from .toolchain.torch_files import find_torch
@@ -40,7 +40,7 @@ def find_toolchain(
     if target and binds_torch:
         raise refuse_libraries_on_all_of_torch(target)
     torch = find_torch()
-    cuda = decide_cuda(_without_auto(settings, target), torch, environ, sys.path, limits=limits)
+    cuda = decide_cuda(NvccSearch(_without_auto(settings, target), torch, environ, sys.path, limits))
     if target and cuda.nvcc:
         cuda = replace(cuda, nvcc=for_target(cuda.nvcc, settings, target))
     cuobjdump = find_cuobjdump(cuda.nvcc, torch.root.parent, environ) if cuda.nvcc else None
@@ -98,7 +98,7 @@ def parts_to_install(job: CompileJob, environ: Mapping[str, str]) -> tuple[str, 
     except BuildError:
         return needed
     settings = _without_auto(job.settings, target)
-    return needed + parts_for_clang(settings, torch, environ, sys.path, nvcc_limits(job))
+    return needed + parts_for_clang(NvccSearch(settings, torch, environ, sys.path, nvcc_limits(job)))
 
 
 def _without_auto(settings: BuildSettings, target: Platform | None) -> BuildSettings:

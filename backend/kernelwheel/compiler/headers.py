@@ -13,19 +13,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from posixpath import dirname, normpath
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ..flags.options import FOLDERS
 from ..flags.words import directives_of, values_of
-from ..runtime.errors import BuildError, way_out
+from ..readable import readable
 from ..runtime.machine.files import json_sha256
 from ..source_language import named_headers
+from .plan import Plan
 from .toolchain.binding import cuda_folders, python_folders
 from .toolchain.toolchain import Toolchain
 from .toolchain.toolkit_identity import is_identified
-
-if TYPE_CHECKING:
-    from .plan import Plan
 
 # Origin (`torch`, `python`, `cuda`, `flags`, `system`) -> name of a header in a search folder -> sha256 of it.
 Headers = dict[str, dict[str, str]]
@@ -67,20 +65,13 @@ def headers_of(plan: Plan, toolchain: Toolchain, source_root: Path) -> Reached:
         BuildError: a file cannot be read.
     """
     flags = flags_of(plan)
-    try:
+    with readable("a source or a header that it includes", "files and folders that this user can read"):
         texts = [
             _BEFORE_ALL if plan.cuda else _BEFORE_CXX,
             directives_of(flags),
             *((source_root / name).read_bytes() for name in plan.sources),
         ]
         return _reached(texts, search_folders(plan, toolchain, flags))
-    except OSError as error:
-        raise BuildError(
-            "a source or a header that it includes cannot be read",
-            required="files and folders that this user can read",
-            found=f"{type(error).__name__}: {error}",
-            remedies=[way_out(error)],
-        ) from error
 
 
 def search_folders(plan: Plan, toolchain: Toolchain, flags: Sequence[str]) -> dict[str, tuple[Path, ...]]:
@@ -88,7 +79,7 @@ def search_folders(plan: Plan, toolchain: Toolchain, flags: Sequence[str]) -> di
     torch = toolchain.torch.root / "include"
     nvcc = toolchain.cuda.nvcc
     return {
-        "flags": _named_folders(flags),
+        "flags": tuple(folder for folder in map(Path, values_of(flags, FOLDERS)) if folder.is_absolute()),
         "torch": (torch, torch / API),
         **header_folders(plan, toolchain),
         "system": (*toolchain.cxx.search_folders(), *((nvcc.root / CLANG_HEADERS,) if nvcc and nvcc.clang else ())),
@@ -120,11 +111,6 @@ def flags_of(plan: Plan) -> tuple[str, ...]:
         for flag in flags
     ]
     return (*plan.flags("cxx-flags"), *plan.flags("cuda-flags"), *extensions)
-
-
-def _named_folders(flags: Sequence[str]) -> tuple[Path, ...]:
-    """The folders of headers that flags name."""
-    return tuple(folder for folder in map(Path, values_of(flags, FOLDERS)) if folder.is_absolute())
 
 
 def _reached(texts: Iterable[bytes], folders: Mapping[str, Sequence[Path]]) -> Reached:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ..flags.words import options_of, values_of
-from ..runtime.errors import BuildError, way_out
+from ..readable import readable
 from ..runtime.machine.files import file_sha256, is_file
 from .headers import Reached
 from .plan import Plan
@@ -46,17 +46,10 @@ def linked_files(plan: Plan, toolchain: Toolchain) -> Reached:
     origins |= {path: "flags" for path in files_in(options_of(flags), Path("/"))}
     origins = {path: origin for path, origin in origins.items() if is_file(Path(path)) and not is_shared(path)}
     digests: dict[str, str] = {}
-    try:
+    with readable("a library that is linked in", "files that this user can read"):
         for path in origins:
             name = Path(path).name
             digests[name] = " ".join(sorted({*digests.get(name, "").split(), file_sha256(Path(path))}))
-    except OSError as error:
-        raise BuildError(
-            "a library that is linked in cannot be read",
-            required="files that this user can read",
-            found=f"{type(error).__name__}: {error}",
-            remedies=[way_out(error)],
-        ) from error
     return Reached({"linked": digests} if digests else {}, origins)
 
 

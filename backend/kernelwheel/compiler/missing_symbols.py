@@ -18,7 +18,7 @@ from ..runtime.errors import BuildError
 from ..runtime.progress import Say
 from ..version import LOADED
 from .cmake_build import source_of
-from .elf_inspect import Dynamic, hashed, read_dynamic, undefined
+from .elf_inspect import ElfFile
 from .plan import Plan
 from .toolchain.toolchain import Toolchain
 from .toolchain.toolkit import LIBRARY_FOLDERS
@@ -40,9 +40,9 @@ def refuse_missing_symbols(plan: Plan, toolchain: Toolchain, work: Path, say: Sa
     if plan.host_code or not isinstance(platform := PLATFORMS[plan.platform], LinuxBuild):
         return  # nothing was linked; or a library for Windows, which never has undefined symbols
     folders = _folders(plan, toolchain, work)
-    read = cache(read_dynamic)
+    read = cache(ElfFile)
 
-    def find(name: str, own: Iterable[str]) -> Dynamic | None:
+    def find(name: str, own: Iterable[str]) -> ElfFile | None:
         for path in (Path(folder, name) for folder in (*own, *folders)):
             if path.is_file():
                 with path.open("rb") as stream:
@@ -62,14 +62,14 @@ def refuse_missing_symbols(plan: Plan, toolchain: Toolchain, work: Path, say: Sa
 
 
 def _missing(
-    library: Dynamic, plan: Plan, find: Callable[[str, Iterable[str]], Dynamic | None]
+    library: ElfFile, plan: Plan, find: Callable[[str, Iterable[str]], ElfFile | None]
 ) -> tuple[set[str], list[str]]:
     """The symbols of a library that nothing defines, and those of the libraries it names that are not here.
 
     On the stable ABI it must name what it uses: what torch's own libraries need changes with each release.
     """
     python = ("Py", "_Py") if plan.binding and plan.binding.python else ()
-    wanted = hashed(name for name in undefined(library.path) if not name.startswith(python))
+    wanted = {name for name in library.undefined() if not name.startswith(python)}
     pending = [(library, name) for name in (*library.needed, *([GLOBAL] if plan.binding else []))]
     seen: set[str] = set()
     absent = []
@@ -79,14 +79,13 @@ def _missing(
             continue
         seen.add(name)
         if found := find(name, by.folders):
-            for each in found.defined(wanted):
-                del wanted[each]
+            wanted.difference_update(found.exported())
             pending += [(found, each) for each in found.needed if plan.binding]
         elif name in DRIVER:
-            wanted = {each: number for each, number in wanted.items() if not re.match(DRIVER[name], each)}
+            wanted = {each for each in wanted if not re.match(DRIVER[name], each)}
         elif name in library.needed:
             absent.append(name)
-    return {*wanted}, absent
+    return wanted, absent
 
 
 def _folders(plan: Plan, toolchain: Toolchain, work: Path) -> tuple[str, ...]:
@@ -107,7 +106,9 @@ def _folders(plan: Plan, toolchain: Toolchain, work: Path) -> tuple[str, ...]:
 def _refusal(plan: Plan, work: Path, missing: dict[str, set[str]]) -> BuildError:
     every = {name for names in missing.values() for name in names}
     build = work / "build"
-    users = {file.relative_to(build).as_posix(): undefined(file, ".symtab") for file in sorted(build.rglob("*.o"))}
+    users = {
+        file.relative_to(build).as_posix(): ElfFile(file).undefined(".symtab") for file in sorted(build.rglob("*.o"))
+    }
 
     def line(file: str, name: str) -> str:
         sources = [source_of(file) for file, used in users.items() if name in used]

@@ -18,7 +18,6 @@ from ..project.build_platforms import PLATFORMS
 from ..project.extension import Extension, to_json
 from ..runtime.artifact.content import Content, digests_of, fingerprint_of
 from ..runtime.artifact.manifest_schema import SCHEMA
-from ..runtime.machine.gpus import Arch
 from .machine_flags import CpuPlan
 from .toolchain.binding import Binding
 
@@ -27,15 +26,8 @@ from .toolchain.binding import Binding
 class CudaPlan:
     """The CUDA half of a Plan: architectures, and the toolkit's identity."""
 
-    sass: tuple[str, ...]  # the compute capabilities that there is machine code for, such as `9.0`
-    ptx: tuple[str, ...]  # those that there is PTX for
+    archs: ArchList
     toolkit: Mapping[str, str]  # its version, and digests of its parts
-
-    @property
-    def archs(self) -> ArchList:
-        """The architectures, parsed."""
-        parse = Arch.from_string
-        return ArchList(tuple(map(parse, self.sass)), tuple(map(parse, self.ptx)))
 
 
 @dataclass(frozen=True)
@@ -94,9 +86,10 @@ class Plan:
     @property
     def target(self) -> dict[str, Any]:
         """What it is compiled for."""
+        cuda = self.cuda
         return {
             "platform": self.platform,
-            "cuda": {"sass": list(self.cuda.sass), "ptx": list(self.cuda.ptx)} if self.cuda else None,
+            "cuda": {"sass": [*map(str, cuda.archs.sass)], "ptx": [*map(str, cuda.archs.ptx)]} if cuda else None,
             "cpu_kernels": self.cpu_kernels,
             "binding": asdict(self.binding) if self.binding else None,
             "cpu": dict(self.cpu.features),

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from packaging.version import Version
 
 from ..flags.standard import Standards, with_standard
 from .declared_flags import declared_flags
+from .plan import Plan
 from .toolchain.toolchain import Toolchain
 from .toolchain.torch_files import STABLE_HEADER, standard_of
-
-if TYPE_CHECKING:
-    from .plan import Plan
 
 
 class _Misread(NamedTuple):

@@ -8,7 +8,7 @@ from pathlib import Path
 from ..runtime.machine.files import is_file
 from ..source_language import SOURCES
 from .options import OTHERS_OF_LINKER, READ_BY_LINKER
-from .words import Word, join, split, valued, values_of
+from .words import Word, join, split, valued
 
 # Where the copies of files that become part of the library are, in the folder that is compiled.
 LINKED_FILES = "linked"
@@ -89,11 +89,6 @@ class LinkFlags:
         if path not in self.files:
             self.files.append(path)
         return f"{SOURCES}/{LINKED_FILES}/{self.files.index(path)}/{Path(path).name}"
-
-
-def library_folders(flags: Sequence[str]) -> list[str]:
-    """The options that name folders of libraries."""
-    return [f"-L{folder}" for folder in values_of(flags, ("-L",), linker=True)]
 
 
 def _with_values(words: Sequence[Word]) -> list[Word]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from ..flags.device_linking import without_device_linking
 from ..flags.linking import LINKED, LINKED_FOR_CUDA, LinkFlags
 from ..flags.options import FOLDERS, PLAIN
-from ..flags.words import directives_of, with_headers
+from ..flags.words import with_headers
 from ..runtime.machine.files import is_folder
 from ..runtime.record import Record
 from .arguments import LoadArguments, Strings, absolute
@@ -26,11 +26,6 @@ class Flags(Record):
     archs: str  # in the grammar of TORCH_CUDA_ARCH_LIST; empty if no flag chooses them
     linked: list[str]  # files that become part of the library
     device_link: bool  # whether device code in several files is linked
-
-    @property
-    def directives(self) -> bytes:
-        """What those that concern headers say, as lines of a source."""
-        return directives_of([*self.cxx, *self.cuda])
 
 
 def flags_of_call(arguments: LoadArguments, cuda: bool) -> Flags:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
+from ..flags.words import directives_of
+
 _Macros = Mapping[bytes, tuple[list[bytes] | None, bytes]]  # parameters, or None, and body
 _DEFINE = re.compile(rb"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:\(([^)]*)\))?(.*)$", re.MULTILINE)
 _COMMENT = re.compile(rb"//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -25,9 +27,8 @@ def taken_namespace(texts: Iterable[bytes], flags: Iterable[str], name: str, lib
     text = _COMMENT.sub(b" ", b"\n".join(texts).replace(b"\\\n", b" "))
     if b"TORCH_LIBRARY" not in text:
         return None
-    given = "\n".join(f"#define {flag[2:].replace('=', ' ', 1)}" for flag in flags if flag.startswith("-D"))
     macros: dict[bytes, tuple[list[bytes] | None, bytes]] = {b"TORCH_EXTENSION_NAME": (None, name.encode())}
-    for define in _DEFINE.finditer(text + b"\n" + given.encode()):
+    for define in _DEFINE.finditer(text + b"\n" + directives_of(flags)):
         parameters = [each.strip() for each in define[2].split(b",")] if define[2] is not None else None
         macros[define[1]] = (parameters, define[3].strip())
     text = _DEFINE.sub(b"", text)

@@ -12,7 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ..flags.linking import LINKED_FILES
-from ..runtime.errors import SettingsError, way_out
+from ..flags.words import directives_of
+from ..readable import readable
+from ..runtime.errors import SettingsError
 from ..runtime.machine.files import is_file
 from ..runtime.record import Record
 from ..source_language import CUDA_SUFFIX, CXX_SUFFIXES, UNFIT, named_headers
@@ -73,7 +75,7 @@ def gather(texts: Mapping[str, bytes], flags: Flags, cuda: bool = False) -> Tree
     files = dict(texts)
     spelled = {path: path for path in texts}  # as the compiler reaches them; with links, another file than without `..`
     through: set[str] = set()
-    before = named_headers(flags.directives)
+    before = named_headers(directives_of([*flags.cxx, *flags.cuda]))
     headers: set[str] = set()
     # Before each source come headers and macros that flags name; who uses a macro is not known.
     pending = [(path, before, False) for path in texts] + [(path, named_headers(texts[path]), True) for path in texts]
@@ -197,12 +199,5 @@ def _inside(path: str, folder: str) -> bool:
 
 
 def _read(path: str) -> bytes:
-    try:
+    with readable("a source or a header that it includes", f"a file that this user can read: {path}", SettingsError):
         return Path(path).read_bytes()
-    except OSError as error:
-        raise SettingsError(
-            "a source or a header that it includes cannot be read",
-            required=f"a file that this user can read: {path}",
-            found=f"{type(error).__name__}: {error}",
-            remedies=[way_out(error)],
-        ) from error

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from ..compiler.binary_inspect import used_symbols
+from ..compiler.binary_inspect import library_at
 from ..runtime.artifact.artifact import Artifact
 from ..runtime.errors import BuildError
 
@@ -56,7 +56,7 @@ def _reasons(path: Path, target: str) -> list[str]:
     from torch_abi_audit.demangle import demangle_symbol  # not installed with Python 3.10
     from torch_abi_audit.torch_abi import classify_symbols
 
-    verdict = classify_symbols([demangle_symbol(name) for name in used_symbols(path)])
+    verdict = classify_symbols([demangle_symbol(name) for name in sorted(library_at(path).used())])
     newest = Version(verdict.min_torch_version or "0").release[:2]
     newer = verdict.version_defining_symbols if newest > Version(target).release[:2] else ()
     return [

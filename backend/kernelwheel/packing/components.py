@@ -26,11 +26,13 @@ LICENCES = "compiled-in/LICENSES.txt"
 Facts = Mapping[str, Mapping[str, Any]]
 
 
-class LicenceText(NamedTuple):
-    """The text of a licence, and the file that it was found in, by name."""
+class About(NamedTuple):
+    """What is the same in every wheel of something that is compiled or linked in."""
 
-    file: str
-    text: str
+    licence: str  # an SPDX licence expression
+    what: str  # what of it is in the libraries
+    purl: tuple[str, str | None, str, str]  # of its package URL: type, namespace, name, what is before the version
+    asks_for_text: bool = True  # whether its licence asks for its text beside the binary
 
 
 @dataclass(frozen=True)
@@ -39,62 +41,53 @@ class Component:
 
     name: str
     version: str  # empty if nothing says it
-    purl: str  # its package URL
-    licence: str  # an SPDX licence expression
-    what: str  # what of it is in the libraries
+    about: About
     libraries: tuple[str, ...]  # the files that it is in
     sha256: str = ""  # that of the one file that is linked in; empty for headers, whose digests the manifest has
-    texts: tuple[LicenceText, ...] = ()  # of its licence
-    asks_for_text: bool = True  # whether its licence asks for its text beside the binary
+    texts: tuple[tuple[str, str], ...] = ()  # of its licence, each after the name of the file that it was found in
 
-
-class _About(NamedTuple):
-    """What is the same in every wheel: licence, what of it is in the libraries, and its package URL.
-
-    That has a type, a namespace, a name, and what stands before the version.
-    """
-
-    licence: str
-    what: str
-    purl: tuple[str, str | None, str, str]
-    asks_for_text: bool = True
+    @property
+    def purl(self) -> PackageURL:
+        """Its package URL."""
+        kind, namespace, project, prefix = self.about.purl
+        return PackageURL(kind, namespace, project, prefix + self.version if self.version else None)
 
 
 _ABOUT = {
-    "torch": _About("BSD-3-Clause", "inline functions and templates of its headers", ("pypi", None, "torch", "")),
-    "libstdc++": _About(
+    "torch": About("BSD-3-Clause", "inline functions and templates of its headers", ("pypi", None, "torch", "")),
+    "libstdc++": About(
         "GPL-3.0-or-later WITH GCC-exception-3.1",
         "inline functions and templates of its headers, and the pieces of libgcc that a compiler links in",
         ("generic", None, "gcc", ""),
         asks_for_text=False,  # the exception lets the result be conveyed on any terms
     ),
-    "libc++": _About(
+    "libc++": About(
         "Apache-2.0 WITH LLVM-exception",
         "libc++, libc++abi and libunwind, and inline functions of their headers",
         ("github", "llvm", "llvm-project", "llvmorg-"),
         asks_for_text=False,  # as clang's
     ),
-    "mingw-w64": _About(
+    "mingw-w64": About(
         "ZPL-2.1", "what starts a library, and functions of the C runtime", ("generic", None, "mingw-w64", "")
     ),
-    "zig": _About("MIT", "functions of its compiler-rt", ("pypi", None, "ziglang", "")),
-    "cuda-runtime": _About(
+    "zig": About("MIT", "functions of its compiler-rt", ("pypi", None, "ziglang", "")),
+    "cuda-runtime": About(
         NVIDIA, "the static library, and inline functions of its headers", ("generic", None, "cuda-runtime", "")
     ),
-    "cuda-crt": _About(
+    "cuda-crt": About(
         NVIDIA,
         "inline functions of the compiler's own headers, and device code of libdevice",
         ("generic", None, "cuda-crt", ""),
     ),
-    "clang": _About(
+    "clang": About(
         "Apache-2.0 WITH LLVM-exception",
         "inline functions of its headers for CUDA",
         ("github", "llvm", "llvm-project", "llvmorg-"),
         asks_for_text=False,  # its exception is for what a compiler puts into binaries
     ),
-    "cccl": _About(CCCL, "templates of CUB, Thrust and libcu++", ("github", "nvidia", "cccl", "v")),
-    "pybind11": _About("BSD-3-Clause", "templates of the copy among torch's headers", ("pypi", None, "pybind11", "")),
-    "python": _About("Python-2.0.1", "inline functions of its headers", ("generic", None, "python", "")),
+    "cccl": About(CCCL, "templates of CUB, Thrust and libcu++", ("github", "nvidia", "cccl", "v")),
+    "pybind11": About("BSD-3-Clause", "templates of the copy among torch's headers", ("pypi", None, "pybind11", "")),
+    "python": About("Python-2.0.1", "inline functions of its headers", ("generic", None, "python", "")),
 }
 
 
@@ -104,18 +97,14 @@ def components_of(manifest: Manifest, facts: Facts) -> tuple[Component, ...]:
     found = []
     for name, version, libraries in _found(manifest, facts) if manifest.libraries else ():
         about = _ABOUT[name]
-        kind, namespace, project, prefix = about.purl
         found.append(
             Component(
                 name=name,
                 version=version,
-                purl=PackageURL(kind, namespace, project, prefix + version if version else None).to_string(),
-                licence=about.licence,
-                what=about.what,
+                about=about,
                 libraries=tuple(library.file for library in libraries),
                 sha256=toolkit.get("cudart_static", "") if name == "cuda-runtime" else "",
-                texts=tuple(LicenceText(*each) for each in facts[name]["texts"]) if about.asks_for_text else (),
-                asks_for_text=about.asks_for_text,
+                texts=tuple((file, text) for file, text in facts[name]["texts"]) if about.asks_for_text else (),
             )
         )
     return tuple(sorted(found, key=lambda component: component.name))
@@ -146,9 +135,9 @@ def _found(manifest: Manifest, facts: Facts) -> Iterator[tuple[str, str, Sequenc
 def without_text(components: Iterable[Component]) -> Iterator[str]:
     """What to say of components whose licence asks for its text, and of which none was found."""
     for each in components:
-        if each.asks_for_text and not each.texts:
+        if each.about.asks_for_text and not each.texts:
             yield (
-                f"note: no text was found of the licence of {each.name} ({each.licence}), which is in "
+                f"note: no text was found of the licence of {each.name} ({each.about.licence}), which is in "
                 f"{', '.join(each.libraries)}; before you publish the wheel, add it to license-files in pyproject.toml"
             )
 
@@ -162,14 +151,14 @@ def _lines(components: Iterable[Component]) -> Iterator[str]:
     yield "What is compiled or linked into the libraries of this wheel besides its own sources, and the licences."
     first: dict[str, str] = {}
     for each in components:
-        yield from ("", "=" * 80, f"{each.name} {each.version}".rstrip(), f"licence: {each.licence}")
-        yield from (f"what: {each.what}", f"in: {', '.join(each.libraries)}")
+        yield from ("", "=" * 80, f"{each.name} {each.version}".rstrip(), f"licence: {each.about.licence}")
+        yield from (f"what: {each.about.what}", f"in: {', '.join(each.libraries)}")
         if not each.texts:
-            yield "text: none was found" if each.asks_for_text else "text: not needed beside a binary"
-        for found in each.texts:
-            if found.text in first:
-                yield f"text: {found.file}, as under {first[found.text]}"
+            yield "text: none was found" if each.about.asks_for_text else "text: not needed beside a binary"
+        for file, text in each.texts:
+            if text in first:
+                yield f"text: {file}, as under {first[text]}"
             else:
-                first[found.text] = each.name
-                yield from (f"text: {found.file}", "", found.text.strip())
+                first[text] = each.name
+                yield from (f"text: {file}", "", text.strip())
     yield ""

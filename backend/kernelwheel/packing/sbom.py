@@ -78,10 +78,10 @@ def _component(component: Component) -> cyclonedx.Component:
         name=component.name,
         version=component.version or None,
         type=cyclonedx.ComponentType.LIBRARY,
-        bom_ref=component.purl,
-        description=component.what,
-        purl=PackageURL.from_string(component.purl),
-        licenses=[LicenseExpression(component.licence)],
+        bom_ref=str(component.purl),
+        description=component.about.what,
+        purl=component.purl,
+        licenses=[LicenseExpression(component.about.licence)],
         hashes=[HashType(alg=HashAlgorithm.SHA_256, content=component.sha256)] if component.sha256 else [],
     )
 

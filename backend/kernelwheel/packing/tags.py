@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,10 +16,9 @@ from auditwheel.architecture import Architecture
 from auditwheel.libc import Libc
 from auditwheel.policy import Policy, WheelPolicies
 
-from ..compiler.binary_inspect import needed, needed_symbols
+from ..compiler.binary_inspect import AnyFile, library_at
 from ..compiler.cross.target_platform import cross_platform
-from ..compiler.elf_inspect import NeededSymbol
-from ..project.build_platforms import HOST_PLATFORM, PLATFORMS, WindowsBuild
+from ..project.build_platforms import HOST_PLATFORM, PLATFORMS, LinuxBuild, WindowsBuild
 from ..project.build_settings import BuildSettings
 from ..runtime.errors import BuildError
 from ..runtime.machine.host import torch_required
@@ -33,14 +33,6 @@ class Tag(NamedTuple):
 
     platform: str
     reasons: tuple[str, ...] = ()
-
-
-class _Needs(NamedTuple):
-    """What a library needs: read once, and held against one policy after another."""
-
-    name: str
-    symbols: tuple[NeededSymbol, ...]
-    libraries: tuple[str, ...]
 
 
 def python_tag(abi: str | None) -> str:
@@ -75,20 +67,24 @@ def platform_tag(libraries: Sequence[Path], settings: BuildSettings, external: C
         BuildError: the tag is required, and the libraries do not earn it.
     """
     platform = cross_platform(settings) or PLATFORMS[platform_name()]
+    read = [*map(library_at, libraries)]
     if isinstance(platform, WindowsBuild):
-        files = [(path.name, library) for path in libraries for library in needed(path)]
-        foreign = [each for each in files if not is_allowed(each[1])]
-        return _checked(
-            Tag(platform.tag, tuple("{}: {}, which not every Windows has".format(*each) for each in foreign)), settings
+        files = [(each.path.name, dll) for each in read for dll in each.needed if not is_allowed(dll)]
+        tag = Tag(platform.tag, tuple(f"{name}: {dll}, which not every Windows has" for name, dll in files))
+    else:
+        tag = _earned(platform, read, settings.glibc, external)
+    if settings.manylinux == "required" and tag.reasons:
+        raise BuildError(
+            f"the libraries do not earn the tag that is required: they earn {tag.platform}",
+            required=f"libraries that run with glibc {settings.glibc}, because manylinux is required "
+            f"({settings.origin('manylinux')})",
+            found="\n".join(tag.reasons),
+            remedies=[
+                "do without these functions, or build on a system with an older glibc and gcc",
+                f"or accept a newer glibc: set {settings.variable('glibc')} (-C glibc=2.34)",
+            ],
         )
-    failed: list[str] = []
-    needs = [_Needs(path.name, tuple(needed_symbols(path)), tuple(needed(path))) for path in libraries]
-    for policy in _wanted(settings.glibc, Architecture(platform.machine)):
-        reasons = [reason for each in needs for reason in _reasons(policy, each, external)]
-        if not reasons:
-            return _checked(Tag(policy.name, tuple(failed)), settings)
-        failed = failed or reasons
-    return _checked(Tag(platform.tag, tuple(failed)), settings)
+    return tag
 
 
 def tag_lines(tag: Tag) -> list[str]:
@@ -102,38 +98,34 @@ def tag_lines(tag: Tag) -> list[str]:
     ]
 
 
+def _earned(platform: LinuxBuild, libraries: Sequence[AnyFile], glibc: str, external: Collection[str]) -> Tag:
+    """The tag of the first policy that all libraries fit, or else that which promises nothing."""
+    failed: list[str] = []
+    for policy in _wanted(glibc, Architecture(platform.machine)):
+        reasons = [reason for each in libraries for reason in _reasons(policy, each, external)]
+        if not reasons:
+            return Tag(policy.name, tuple(failed))
+        failed = failed or reasons
+    return Tag(platform.tag, tuple(failed))
+
+
 def _wanted(glibc: str, machine: Architecture) -> list[Policy]:
     """The policies from the wanted glibc on, the oldest first; all of them if none is wanted."""
     policies = WheelPolicies(libc=Libc.GLIBC, arch=machine)
-    releases = {policy.name: numbers(policy.name)[:2] for policy in policies if policy != policies.linux}
-    names = sorted((name for name in releases if releases[name] >= numbers(glibc)), key=lambda name: releases[name])
-    return [policies.get_policy_by_name(name) for name in names]
+    releases = [(numbers(policy.name)[:2], policy) for policy in policies if policy != policies.linux]
+    return [policy for release, policy in sorted(releases, key=itemgetter(0)) if release >= numbers(glibc)]
 
 
-def _reasons(policy: Policy, needs: _Needs, external: Collection[str]) -> Iterator[str]:
+def _reasons(policy: Policy, library: AnyFile, external: Collection[str]) -> Iterator[str]:
     """Why a library does not earn a policy's tag."""
-    for symbol in needs.symbols:
+    file, symbols = library.path.name, library.needed_symbols
+    for symbol in symbols:
         prefix, _, number = symbol.version.partition("_")
         if prefix in policy.symbol_versions and number not in policy.symbol_versions[prefix]:
-            yield f"{needs.name}: {symbol.name}@{symbol.version} of {symbol.soname}"
-    for library in needs.libraries:
-        known = library in policy.whitelist or library in external
-        if not known and not re.fullmatch(HOST_PLATFORM.external_libs, library):
-            yield f"{needs.name}: {library}, which not every Linux has"
-        for name in sorted(policy.blacklist.get(library, frozenset()) & {symbol.name for symbol in needs.symbols}):
-            yield f"{needs.name}: {name} of {library}, which newer releases lack"
-
-
-def _checked(tag: Tag, settings: BuildSettings) -> Tag:
-    if settings.manylinux == "required" and tag.reasons:
-        raise BuildError(
-            f"the libraries do not earn the tag that is required: they earn {tag.platform}",
-            required=f"libraries that run with glibc {settings.glibc}, because manylinux is required "
-            f"({settings.origin('manylinux')})",
-            found="\n".join(tag.reasons),
-            remedies=[
-                "do without these functions, or build on a system with an older glibc and gcc",
-                f"or accept a newer glibc: set {settings.variable('glibc')} (-C glibc=2.34)",
-            ],
-        )
-    return tag
+            yield f"{file}: {symbol.name}@{symbol.version} of {symbol.soname}"
+    for needed in library.needed:
+        known = needed in policy.whitelist or needed in external
+        if not known and not re.fullmatch(HOST_PLATFORM.external_libs, needed):
+            yield f"{file}: {needed}, which not every Linux has"
+        for name in sorted(policy.blacklist.get(needed, frozenset()) & {symbol.name for symbol in symbols}):
+            yield f"{file}: {name} of {needed}, which newer releases lack"

@@ -35,8 +35,8 @@ CHOOSES = r"--?(gpu-architecture|arch|gpu-code|code|generate-code|gencode)([= ]|
 class ArchList(NamedTuple):
     """What to compile for: SASS for each of `sass` and PTX for each of `ptx`; both sorted, without duplicates."""
 
-    sass: tuple[Arch, ...]
-    ptx: tuple[Arch, ...]
+    sass: tuple[Arch, ...]  # the compute capabilities that there is machine code for, such as `9.0`
+    ptx: tuple[Arch, ...]  # those that there is PTX for
 
     def __str__(self) -> str:
         """The same list in the TORCH_CUDA_ARCH_LIST grammar."""
@@ -130,14 +130,9 @@ def default(supported: Iterable[Arch], has_tegra: bool = False, virtual: Sequenc
     only if its generation has no other, or if the wheel's platform has such chips. There is nothing to leave out for
     Arm: even 7.5 has been beside an Arm CPU (NVIDIA T4G). `supported` and `virtual` are as for `check_supported`.
     """
-    first: dict[int, Arch] = {}
-    supported = list(supported)
-    for arch in sorted(supported, reverse=True):
-        if not arch.suffix and (arch.major, arch.minor) >= OLDEST_DEFAULT:
-            first[arch.major] = arch
-    tegra = [
-        arch for arch in supported if has_tegra and not arch.suffix and arch[:2] in TEGRA and arch[:2] >= OLDEST_DEFAULT
-    ]
+    plain = [arch for arch in sorted(supported) if not arch.suffix and arch[:2] >= OLDEST_DEFAULT]
+    first = {arch.major: arch for arch in reversed(plain)}
+    tegra = [arch for arch in plain if has_tegra and arch[:2] in TEGRA]
     sass = tuple(sorted({*first.values(), *tegra}))
     return ArchList(sass, tuple(arch for arch in sass if not virtual or arch in virtual)[-1:])
 

@@ -214,7 +214,6 @@ class BuildSettings(Settings):
 
 OPTIONS = BuildSettings.OPTIONS
 REGISTRY: tuple[Option[Any], ...] = tuple(OPTIONS.values())
-resolve = BuildSettings.resolve
 
 
 def written(values: Mapping[str, Any], place: str) -> dict[str, tuple[str, Origin]]:

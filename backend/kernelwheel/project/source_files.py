@@ -9,7 +9,8 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
-from ..runtime.errors import BuildError, SettingsError, way_out
+from ..readable import readable
+from ..runtime.errors import SettingsError
 from ..runtime.machine.files import file_sha256, is_file, is_folder
 from ..source_language import CUDA_SUFFIX, CXX_SUFFIXES, UNFIT
 from .extension import Extension, refuse
@@ -70,16 +71,9 @@ def source_digests(root: Path, files: Iterable[str] | None = None) -> dict[str, 
         SettingsError: there is no CMakeLists.txt in `root`.
         BuildError: a file or folder cannot be read.
     """
-    try:
+    with readable("the native sources", f"files and folders that this user can read in {root}"):
         names = _sources_below(root) if files is None else files
         return {name: file_sha256(root / name) for name in names}
-    except OSError as error:
-        raise BuildError(
-            "the native sources cannot be read",
-            required=f"files and folders that this user can read in {root}",
-            found=f"{type(error).__name__}: {error}",
-            remedies=[way_out(error)],
-        ) from error
 
 
 def _resolve(extension: Extension, project: Path) -> Extension:

@@ -10,7 +10,6 @@ import sys
 import tempfile
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,8 @@ from kept import fill, kernels_of, relabel
 from kernelwheel.cli import doctor
 from kernelwheel.cli import installation as installations
 from kernelwheel.cli.entry_text import entry_text
-from kernelwheel.cli.installation import Installation
 from kernelwheel.runtime import Kernels
+from kernelwheel.runtime.decision.snapshot import InstalledPackage
 from kernelwheel.runtime.errors import REINSTALL
 from kernelwheel.runtime.store.store import Store
 
@@ -60,15 +59,9 @@ def packages(tmp_path: Path) -> Path:
     return packages
 
 
-def look(packages: Path, **changes: Any) -> list[str]:
-    usual = Installation(
-        package="tiny",
-        version="1.2.3",
-        folder=packages / "tiny",
-        torch=packages / "torch",
-        path=["/usr/lib/python312.zip", str(packages)],
-    )
-    found = installations.look(replace(usual, **changes))
+def look(packages: Path, folder: Path | None = None, path: Sequence[str] = ()) -> list[str]:
+    package = InstalledPackage("tiny", "1.2.3", (folder or packages / "tiny") / "_native", {})
+    found = installations.look(package, packages / "torch", path or ["/usr/lib/python312.zip", str(packages)])
     return [f"{each.what}: {each.found}; {each.remedy}" for each in found]
 
 

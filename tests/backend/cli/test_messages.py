@@ -13,6 +13,7 @@ from folders import REPOSITORY
 from kernelwheel.compiler import compile as compile_module
 from kernelwheel.compiler import tools
 from kernelwheel.compiler.toolchain.cuda import no_nvcc
+from kernelwheel.compiler.toolchain.nvcc import NvccSearch
 from kernelwheel.compiler.toolchain.torch_files import Torch
 from kernelwheel.project.build_settings import BuildSettings
 from kernelwheel.project.package import read_toml
@@ -164,7 +165,7 @@ def raised() -> list[str]:
         no_kernels.no_sources("tiny"),
         no_kernels.incompatible("tiny", "cuda", mismatches),
         no_kernels.other_gpu("tiny", Path("x"), mismatches),
-        no_nvcc(torch, [], settings_with()),
+        no_nvcc(NvccSearch(settings_with(), torch, {}), []),
     ]
     advice = [no_kernels.no_wheel("tiny", Path("x")), *mismatches]
     return [*(mismatch.remedy for mismatch in advice), *(str(error) for error in errors)]
@@ -194,7 +195,7 @@ def test_what_a_compile_needs_is_named_by_its_own_distributions(monkeypatch: pyt
 def test_without_nvcc_the_package_s_own_variable_is_a_way_out() -> None:
     torch = Torch(Path("torch"), "2.11.0+cu130", "13.0", None)
 
-    error = no_nvcc(torch, [], BuildSettings.resolve("tiny", {}, {}))
+    error = no_nvcc(NvccSearch(BuildSettings.resolve("tiny", {}, {}), torch, {}), [])
 
     assert "TINY_CUDA=off" in error.remedies[-1]
     assert "cuda-toolkit[nvcc" in error.remedies[0]

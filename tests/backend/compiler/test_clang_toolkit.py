@@ -8,13 +8,22 @@ from pathlib import Path
 import pytest
 from kernelwheel.compiler.toolchain.clang_toolkit import OLDEST, PARTS
 from kernelwheel.compiler.toolchain.cuda import CudaDecision, decide_cuda, parts_for_clang
-from kernelwheel.compiler.toolchain.nvcc import NvccCandidate, NvccLimits, inspect_nvcc
+from kernelwheel.compiler.toolchain.nvcc import NvccCandidate, NvccLimits, NvccSearch
 from kernelwheel.compiler.toolchain.toolkit import Nvcc
 from kernelwheel.compiler.toolchain.toolkit_identity import toolkit_identity
 from kernelwheel.compiler.toolchain.torch_files import Torch, read_torch
 from kernelwheel.project import arch_choice
 from kernelwheel.runtime.errors import BuildError, SettingsError
-from standins import GPU_CODES, make_clang, make_cuda12_parts, make_program, make_toolkit, make_torch, settings_with
+from standins import (
+    GPU_CODES,
+    inspect_beside,
+    make_clang,
+    make_cuda12_parts,
+    make_program,
+    make_toolkit,
+    make_torch,
+    settings_with,
+)
 
 OPERATORS = NvccLimits(any_major=True)
 OLD_DRIVERS = NvccLimits(any_major=True, oldest=(12, 0))
@@ -36,7 +45,7 @@ def clang(tmp_path: Path) -> Path:
 
 
 def inspect(clang: Path, *sites: Path) -> NvccCandidate:
-    return inspect_nvcc("PATH", str(clang), CUDA_13, sites, os.environ, OPERATORS)
+    return inspect_beside(CUDA_13, clang, os.environ, sites, OPERATORS)
 
 
 def found(clang: Path, site: Path) -> Nvcc:
@@ -47,7 +56,9 @@ def found(clang: Path, site: Path) -> Nvcc:
 
 
 def decide(torch: Torch, path: Path, limits: NvccLimits = OPERATORS, **options: str) -> CudaDecision:
-    return decide_cuda(settings_with(**options), torch, {"PATH": f"{path}:{os.environ['PATH']}"}, [], limits=limits)
+    return decide_cuda(
+        NvccSearch(settings_with(**options), torch, {"PATH": f"{path}:{os.environ['PATH']}"}, [], limits)
+    )
 
 
 # What it is
@@ -199,7 +210,7 @@ def test_the_default_clang_is_tried_first_and_then_the_newest(tmp_path: Path, si
     make_clang(tmp_path / "more/clang++-21", "21.1.0")
     path = {"PATH": f"{tmp_path / 'bin'}:{tmp_path / 'more'}:/usr/bin:/bin"}
 
-    chosen = decide_cuda(settings_with(), read_torch(site / "torch"), path, [], limits=OLD_DRIVERS)
+    chosen = decide_cuda(NvccSearch(settings_with(), read_torch(site / "torch"), path, [], OLD_DRIVERS))
 
     assert chosen.nvcc is not None
     assert chosen.nvcc.clang == "21.1.0"
@@ -237,7 +248,7 @@ def test_the_parts_are_asked_for_if_only_clang_can_serve_the_drivers(tmp_path: P
     torch = read_torch(make_torch(tmp_path / "site", cuda=CUDA_13))
 
     def asked(limits: NvccLimits, **options: str) -> tuple[str, ...]:
-        return parts_for_clang(settings_with(**options), torch, {"PATH": os.environ["PATH"]}, [], limits)
+        return parts_for_clang(NvccSearch(settings_with(**options), torch, {"PATH": os.environ["PATH"]}, [], limits))
 
     assert asked(OPERATORS) == ()
     assert asked(OLD_DRIVERS) == tuple(PARTS)

@@ -25,7 +25,6 @@ from kernelwheel.compiler.nvcc_on_clang.__main__ import answer
 from kernelwheel.compiler.nvcc_on_clang.nvcc_options import Refused
 from kernelwheel.compiler.toolchain.binding import find_cuda_library
 from kernelwheel.compiler.toolchain.cxx import find_cxx
-from kernelwheel.compiler.toolchain.nvcc import inspect_nvcc
 from kernelwheel.compiler.toolchain.toolkit import Nvcc
 from kernelwheel.compiler.toolchain.toolkit_identity import toolkit_identity
 from kernelwheel.compiler.work_folder import link_toolkit
@@ -38,7 +37,16 @@ from kernelwheel.runtime.errors import BuildError
 from kernelwheel.runtime.machine import host as hosts
 from kernelwheel.runtime.machine import platforms
 from programs import CLANG, CUDA_12, find_optional
-from standins import GPU_CODES, make_cxx, make_machine, make_program, make_toolkit, settings_with, sources_of
+from standins import (
+    GPU_CODES,
+    inspect_beside,
+    make_cxx,
+    make_machine,
+    make_program,
+    make_toolkit,
+    settings_with,
+    sources_of,
+)
 
 pytestmark = [
     pytest.mark.every_program,
@@ -111,7 +119,7 @@ def nvcc_12(request: pytest.FixtureRequest, tmp_path: Path) -> Nvcc:
     """A stand-in for an nvcc 12, and for a clang in its place."""
     toolkit = make_toolkit(tmp_path / "toolkit", "12.9.86", GPU_CODES["12.8"])
     make_program(toolkit / "bin/clang++", "exit 1")
-    found = inspect_nvcc("here", str(toolkit / "bin/nvcc"), "12.9", [], {"PATH": "/bin:/usr/bin"}).nvcc
+    found = inspect_beside("12.9", toolkit / "bin/nvcc", {"PATH": "/bin:/usr/bin"}).nvcc
     assert found is not None
     return replace(found, clang=request.param)
 
@@ -120,7 +128,7 @@ def nvcc_12(request: pytest.FixtureRequest, tmp_path: Path) -> Nvcc:
 def nvcc(tmp_path: Path) -> Nvcc:
     """A stand-in for an nvcc in pip's layout, without a part for another platform."""
     toolkit = make_toolkit(tmp_path / "toolkit", "13.0.88")
-    found = inspect_nvcc("here", str(toolkit / "bin/nvcc"), "13.0", [], {"PATH": "/bin:/usr/bin"}).nvcc
+    found = inspect_beside("13.0", toolkit / "bin/nvcc", {"PATH": "/bin:/usr/bin"}).nvcc
     assert found is not None
     return found
 
@@ -229,8 +237,8 @@ def test_the_architectures_for_arm_have_its_tegra_chips(tmp_path: Path) -> None:
 
     assert here is not None
     assert there is not None
-    assert set(there.sass) - set(here.sass) == {"8.7"}
-    assert (set(here.sass) <= set(there.sass), here.ptx) == (True, there.ptx)
+    assert [str(each) for each in there.archs.sass if each not in here.archs.sass] == ["8.7"]
+    assert (set(here.archs.sass) <= set(there.archs.sass), here.archs.ptx) == (True, there.archs.ptx)
 
 
 def test_cmake_is_told_the_platform_by_a_file_made_from_the_plan(tmp_path: Path) -> None:

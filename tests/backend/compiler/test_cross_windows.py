@@ -22,14 +22,14 @@ from builds import Wheel, build
 from kernelwheel import hooks, requirements
 from kernelwheel.__main__ import main
 from kernelwheel.compiler import find_toolchain as finding
-from kernelwheel.compiler.binary_inspect import needed, used_symbols
+from kernelwheel.compiler.binary_inspect import library_at
 from kernelwheel.compiler.cross.target_platform import cross_platform, for_target
 from kernelwheel.compiler.cross.windows import zig
 from kernelwheel.compiler.cross.windows.cmake_for_windows import definition
+from kernelwheel.compiler.cross.windows.pe_inspect import PeFile
 from kernelwheel.compiler.find_toolchain import find_toolchain
 from kernelwheel.compiler.nvcc_on_clang.__main__ import answer
 from kernelwheel.compiler.toolchain import clang_toolkit, cuda
-from kernelwheel.compiler.toolchain.nvcc import inspect_nvcc
 from kernelwheel.packing import tags
 from kernelwheel.packing.allowed_dlls import is_allowed
 from kernelwheel.project.build_platforms import HEADER, PLATFORMS, WindowsBuild
@@ -38,7 +38,7 @@ from kernelwheel.runtime.errors import BuildError
 from kernelwheel.runtime.machine.files import file_sha256
 from kernelwheel.store import archive
 from programs import CLANG, CUDA_12
-from standins import GPU_CODES, make_program, make_toolkit, settings_with
+from standins import GPU_CODES, inspect_beside, make_program, make_toolkit, settings_with
 
 pytestmark = [
     pytest.mark.needs_torch("cuda"),  # the environment that has zig
@@ -148,16 +148,16 @@ def test_inspect_shows_it_on_linux(windows_wheel: Wheel, capsys: pytest.CaptureF
 @needs_zig
 def test_the_library_needs_torch_and_windows_alone_and_of_torch_functions_with_stable_names(library: Path) -> None:
     assert isinstance(WINDOWS, WindowsBuild)
-    assert needed(library)[0] == "torch_cpu.dll"
-    assert all(is_allowed(name) for name in needed(library))
-    names = [name for name in used_symbols(library) if "torch" in name]
+    assert library_at(library).needed[0] == "torch_cpu.dll"
+    assert all(is_allowed(name) for name in library_at(library).needed)
+    names = [name for name in library_at(library).used() if "torch" in name]
     assert "torch_call_dispatcher" in names
     assert all(name.startswith(("aoti_torch_", "torch_")) for name in names)
 
 
 @needs_zig
 def test_what_an_operator_throws_gets_to_torch_by_its_own_function(library: Path) -> None:
-    assert "aoti_torch_check" in used_symbols(library)
+    assert "aoti_torch_check" in library_at(library).used()
 
 
 @needs_zig
@@ -231,7 +231,7 @@ def test_the_wheel_has_cuda_kernels_for_every_driver_from_12_0_on(cuda_wheel: Wh
     needs = values["requires"]
     assert (needs["cuda"], needs["driver"], needs["driver_for_ptx"]) == (None, "12.0", "12.0")
     assert re.fullmatch(r"clang \d+\.\d+\.\d+ with CUDA 12\.9\.\d+", values["built_with"]["nvcc"])
-    assert needed(library)[:2] == ["torch_cpu.dll", "torch_cuda.dll"]
+    assert library_at(library).needed[:2] == ["torch_cpu.dll", "torch_cuda.dll"]
     assert "platform tag: win_amd64\n" in cuda_wheel.output  # and so no library of CUDA
     made_of = {each["name"]: each for each in json.loads(sbom.read_text(encoding="utf-8"))["components"]}
     runtime = Path(CUDA_12, "windows/nvidia/cuda_runtime/lib/x64/cudart_static.lib")
@@ -278,7 +278,7 @@ def test_clang_compiles_with_the_headers_that_zig_compiles_with_and_its_own_for_
 def test_the_toolkit_s_part_for_windows_is_what_pip_has(tmp_path: Path) -> None:
     toolkit = make_toolkit(tmp_path / "toolkit", "12.9.86", GPU_CODES["12.8"])
     make_program(toolkit / "bin/clang++", "exit 1")
-    nvcc = inspect_nvcc("here", str(toolkit / "bin/nvcc"), "12.9", [], {"PATH": "/bin:/usr/bin"}).nvcc
+    nvcc = inspect_beside("12.9", toolkit / "bin/nvcc", {"PATH": "/bin:/usr/bin"}).nvcc
     assert nvcc is not None
     packages = tmp_path / "packages"
     for name in (
@@ -455,10 +455,11 @@ def test_only_linux_on_x86_64_builds_for_it(monkeypatch: pytest.MonkeyPatch) -> 
     assert caught.remedies == ("build it on a machine with linux-x86_64",)
 
 
-def test_a_library_that_not_every_windows_has_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tags, "needed", lambda path: ["torch_cpu.dll", "KERNEL32.dll", "vcomp140.dll"])
+def test_a_library_that_not_every_windows_has_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.dll").write_bytes(b"MZ")
+    monkeypatch.setattr(PeFile, "needed", ["torch_cpu.dll", "KERNEL32.dll", "vcomp140.dll"])
 
-    found = tags.platform_tag([Path("a.dll")], settings_with({}, **FOR_WINDOWS))
+    found = tags.platform_tag([tmp_path / "a.dll"], settings_with({}, **FOR_WINDOWS))
 
     assert found == tags.Tag("win_amd64", ("a.dll: vcomp140.dll, which not every Windows has",))
 

@@ -13,7 +13,7 @@ from kernelwheel.compiler.build_or_reuse import create_plan_for
 from kernelwheel.compiler.compile_job import CompileJob, read_job
 from kernelwheel.compiler.find_toolchain import nvcc_limits, toolchain_for
 from kernelwheel.compiler.toolchain.cuda import CudaDecision, decide_cuda, no_nvcc
-from kernelwheel.compiler.toolchain.nvcc import LIKE_TORCH, NvccLimits, inspect_nvcc
+from kernelwheel.compiler.toolchain.nvcc import LIKE_TORCH, NvccLimits, NvccSearch, inspect_nvcc
 from kernelwheel.compiler.toolchain.toolkit import Nvcc
 from kernelwheel.compiler.toolchain.torch_files import Torch, read_torch
 from kernelwheel.project.extension import is_of_cuda_major
@@ -29,6 +29,7 @@ from samples import CPU_LIBRARY, CUDA_LIBRARY, sample
 from standins import (
     GPU_CODES,
     NOWHERE,
+    inspect_beside,
     make_cxx,
     make_machine,
     make_toolkit,
@@ -50,7 +51,7 @@ def decide(
 ) -> CudaDecision:
     """The decision with no nvcc on PATH except in `path`, and with the variables that name one."""
     seen = {"PATH": str(path), **(named or {})}
-    return decide_cuda(settings_with(seen), read_torch(torch_root), seen, limits=limits)
+    return decide_cuda(NvccSearch(settings_with(seen), read_torch(torch_root), seen, limits=limits))
 
 
 def taken(torch_root: Path, limits: NvccLimits = OPERATORS, **places: Any) -> Nvcc:
@@ -78,7 +79,7 @@ def test_operators_take_any_nvcc_and_modules_one_of_torch_s_major(
     assert for_operators.nvcc.root == toolkit
     needs = f"; with nvcc {release}.88, the kernels need a driver for CUDA {release.split('.')[0]}.0 or later"
     assert for_operators.reason == f"torch 2.12.0 is built for CUDA {torch_cuda}" + ("" if alike else needs)
-    outcome = inspect_nvcc("X", str(toolkit / "bin/nvcc"), torch_cuda, (), {}).outcome
+    outcome = inspect_beside(torch_cuda, toolkit / "bin/nvcc", {}).outcome
     assert (outcome == f"is for CUDA {release}.88, torch is for CUDA {torch_cuda}") is not alike
 
 
@@ -160,7 +161,7 @@ def test_the_error_without_any_nvcc_says_which_majors_would_do(
 ) -> None:
     torch = Torch(Path("torch"), "2.11.0", torch_cuda, None)
 
-    error = no_nvcc(torch, [], settings_with(), NvccLimits(any_major=True, driver=driver))
+    error = no_nvcc(NvccSearch(settings_with(), torch, {}, limits=NvccLimits(any_major=True, driver=driver)), [])
 
     assert error.problem.endswith("but no usable nvcc was found")
     assert error.required == required
@@ -198,9 +199,10 @@ def test_the_oldest_driver_that_a_wheel_must_serve_chooses_the_nvcc(
     for name, version in (("new", "13.2.86"), ("old", "12.4.131")):
         make_toolkit(tmp_path / name, version, GPU_CODES[version.rpartition(".")[0]])
     places = [("PATH", str(tmp_path / name / "bin/nvcc")) for name in ("new", "old")]
-    nvccs = [inspect_nvcc(*place, torch_cuda, [], os.environ, limits) for place in places]
+    search = NvccSearch(settings_with(), read_torch(torch), os.environ, limits=limits)
+    nvccs = [inspect_nvcc(*place, search) for place in places]
 
-    decision = decide_cuda(settings_with(), read_torch(torch), os.environ, nvccs=nvccs, limits=limits)
+    decision = decide_cuda(search, nvccs)
 
     assert decision.nvcc is not None
     assert decision.nvcc.version == taken
@@ -209,7 +211,7 @@ def test_the_oldest_driver_that_a_wheel_must_serve_chooses_the_nvcc(
 def limits_of(chosen: Settings) -> NvccLimits:
     """The limits of a wheel's build of operators with these settings."""
     return nvcc_limits(
-        CompileJob(PackageFacts("tiny", "native", "2.10", "stable").content("1.2.3", {}, {}), Path(), chosen)
+        CompileJob(PackageFacts("tiny", "native", "2.10", "stable").content("1.2.3", {}, {}), Path(), chosen, None)
     )
 
 
@@ -237,7 +239,7 @@ def draw_here(folder: Path, host: Host, abi: Abi = "stable", **environ: str) -> 
     job = read_job(request.to_json(), {**os.environ, **environ})
     plan = create_plan_for(job, toolchain_for(job, os.environ)).plan
     assert plan.cuda is not None
-    assert plan.cuda.sass == ("9.0",)
+    assert [*map(str, plan.cuda.archs.sass)] == ["9.0"]
     return plan.cuda.toolkit["version"]
 
 

@@ -18,6 +18,7 @@ from kernelwheel.compiler.device_code import OtherHostCode, exchange, split
 from kernelwheel.compiler.taken_libraries import find_taken
 from kernelwheel.compiler.toolchain.cuda import decide_cuda
 from kernelwheel.compiler.toolchain.launchers import Launchers
+from kernelwheel.compiler.toolchain.nvcc import NvccSearch
 from kernelwheel.runtime.artifact.manifest import Library
 from kernelwheel.runtime.machine.platforms import platform_name
 from processes import run
@@ -167,7 +168,7 @@ KERNEL = "__global__ void kernel(float* x) {{ *x = {value}; }}\nvoid launch(floa
 
 def compiled(folder: Path, *options: str, to: str) -> Path:
     """What nvcc makes of the source; a library is linked as CMake does it."""
-    nvcc = decide_cuda(settings_with(), TORCH, {}).nvcc
+    nvcc = decide_cuda(NvccSearch(settings_with(), TORCH, {})).nvcc
     assert nvcc is not None
     assert nvcc.cudart is not None
     made = [nvcc.path, "-ccbin", build_compiler(), "-Xcompiler=-fPIC", f"-L{nvcc.cudart.parent}"]

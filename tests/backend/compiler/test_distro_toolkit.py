@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 from folders import BACKEND
-from kernelwheel.compiler.toolchain.nvcc import NvccCandidate, inspect_nvcc
+from kernelwheel.compiler.toolchain.nvcc import NvccCandidate
 from kernelwheel.compiler.toolchain.toolkit import Nvcc
 from kernelwheel.compiler.toolchain.toolkit_identity import toolkit_identity
 from processes import RunPython
-from standins import make_distro_toolkit, make_program, make_toolkit
+from standins import inspect_beside, make_distro_toolkit, make_program, make_toolkit
 
 
 def inspect(nvcc: Path, path: Path | None = None) -> NvccCandidate:
     """The nvcc, with a folder on PATH before the system's."""
     environ = {"PATH": os.pathsep.join([*([str(path)] if path else []), os.environ["PATH"]])}
-    return inspect_nvcc("PATH", str(nvcc), "12.8", [], environ)
+    return inspect_beside("12.8", nvcc, environ)
 
 
 @pytest.fixture
@@ -87,8 +87,12 @@ def test_nothing_is_put_together_where_others_could_replace_it(
 def test_the_links_are_gone_when_the_process_ends(nvcc: Path, tmp_path: Path, run_python: RunPython) -> None:
     script = """
 import os, sys
-from kernelwheel.compiler.toolchain.nvcc import inspect_nvcc
-found = inspect_nvcc("PATH", sys.argv[1], "12.8", [], os.environ).nvcc
+from pathlib import Path
+from kernelwheel.compiler.toolchain.nvcc import NvccSearch, inspect_nvcc
+from kernelwheel.compiler.toolchain.torch_files import Torch
+from kernelwheel.project.build_settings import BuildSettings
+torch, settings = Torch(Path("/nowhere/torch"), "2.13.0", "12.8", None), BuildSettings.resolve("tiny", {}, {})
+found = inspect_nvcc("PATH", sys.argv[1], NvccSearch(settings, torch, os.environ)).nvcc
 assert os.listdir(found.root), found
 print(found.root)
 """

@@ -39,7 +39,7 @@ def programs(tmp_path: Path) -> dict[str, str]:
 
 def launchers(environ: Mapping[str, str], *, cuda: bool = True, **config: str) -> Launchers:
     """The launchers set by an environment and config settings."""
-    return find_launchers(settings.resolve("tiny", {}, environ, config), environ, cuda)
+    return find_launchers(settings.BuildSettings.resolve("tiny", {}, environ, config), environ, cuda)
 
 
 def test_nothing_runs_the_compilers_where_nobody_says_so(programs: dict[str, str]) -> None:
@@ -69,7 +69,7 @@ def test_a_launcher_that_is_not_there_is_an_error_that_says_who_asked_and_what_t
 
 
 def test_cxx_may_name_a_launcher_before_the_compiler(programs: dict[str, str]) -> None:
-    chosen = settings.resolve("tiny", {}, {**programs, "CXX": "ccache g++"})
+    chosen = settings.BuildSettings.resolve("tiny", {}, {**programs, "CXX": "ccache g++"})
 
     assert find_launchers(chosen, programs, True) == Launchers(cxx=(f"{programs['PATH']}/ccache",))
     assert find_cxx(chosen, programs).path == Path(programs["PATH"]) / "g++"

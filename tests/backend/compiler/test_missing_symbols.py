@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from builds import TORCH
-from kernelwheel.compiler.elf_inspect import exported, hashed, read_dynamic, undefined
 from kernelwheel.compiler.missing_symbols import refuse_missing_symbols
 from kernelwheel.compiler.plan import Plan
 from kernelwheel.compiler.toolchain.binding import Binding
@@ -116,14 +115,3 @@ def test_device_code_that_nothing_links_has_a_remedy_of_its_own(tmp_path: Path, 
         refuse_missing_symbols(plan, tools, tmp_path / "work", print)
 
     assert "CUDA_SEPARABLE_COMPILATION" in caught.value.remedies[0]
-
-
-@pytest.mark.parametrize("style", ["gnu", "sysv"])
-def test_a_hash_table_says_what_the_list_of_symbols_does(tmp_path: Path, style: str) -> None:
-    own = tmp_path / "own.so"
-    compile_c(f"{NOWHERE} int g, h;", own, "-shared", f"-Wl,--hash-style={style}")
-
-    for path in (own, TORCH.root / "lib/libc10.so"):
-        every = {*exported(path)}
-        assert every
-        assert read_dynamic(path).defined(hashed({*every, *undefined(path), "another"})) == every

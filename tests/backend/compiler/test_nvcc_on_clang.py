@@ -23,9 +23,8 @@ from kernelwheel.compiler.nvcc_on_clang.nvcc_options import (
 )
 from kernelwheel.compiler.nvcc_on_clang.passes import DEVICE
 from kernelwheel.compiler.toolchain.clang_toolkit import PARTS, clang_toolkit, clangs_on_path
-from kernelwheel.compiler.toolchain.nvcc import inspect_nvcc
 from programs import MACHINE
-from standins import make_program
+from standins import inspect_beside, make_program
 
 # Values that are not refused, where `true` is.
 VALUES = {
@@ -217,10 +216,10 @@ def test_a_runtime_without_a_static_library_is_linked_dynamically(tmp_path: Path
     """That of a torch for CUDA 12.8, which pins it."""
     site = make_parts(tmp_path, *PARTS.values(), "cu13/bin/fatbinary", "cuda_runtime/lib/libcudart.so.12")
 
-    nvcc = clang_toolkit(str(make_program(tmp_path / "clang++", "")), "19.1.7", [site], {})
+    toolkit = clang_toolkit(str(make_program(tmp_path / "clang++", "")), "19.1.7", [site], {})
 
-    assert isinstance(nvcc, Path), nvcc
-    libraries = nvcc.parents[1] / "lib64"
+    assert isinstance(toolkit, Path), toolkit
+    libraries = toolkit / "lib64"
     assert (libraries / "libcudart.so.12").resolve() == site / "nvidia/cuda_runtime/lib/libcudart.so.12"
     assert (libraries / "libcudart_static.a").read_text() == "INPUT(libcudart.so.12)\n"
 
@@ -230,11 +229,11 @@ def test_a_folder_with_all_parts_goes_before_the_first_that_has_some(tmp_path: P
     whole = make_parts(tmp_path / "whole", *PARTS.values())
     clang = make_program(tmp_path / "clang++", "")
 
-    nvcc = clang_toolkit(str(clang), "19.1.7", [with_torch, whole], {})
+    toolkit = clang_toolkit(str(clang), "19.1.7", [with_torch, whole], {})
 
-    assert isinstance(nvcc, Path), nvcc
-    assert nvcc.with_name("ptxas").resolve() == whole / "nvidia/cuda_nvcc/bin/ptxas"
-    assert nvcc.with_name("fatbinary").resolve() == with_torch / "nvidia/cu13/bin/fatbinary"
+    assert isinstance(toolkit, Path), toolkit
+    assert (toolkit / "bin/ptxas").resolve() == whole / "nvidia/cuda_nvcc/bin/ptxas"
+    assert (toolkit / "bin/fatbinary").resolve() == with_torch / "nvidia/cu13/bin/fatbinary"
 
 
 @pytest.fixture(scope="session")
@@ -246,7 +245,7 @@ def nvcc() -> Path:
     sites = [TORCH.root.parent, *(Path(folder) for folder in (brought, *sys.path) if folder)]
     said = []
     for place in (*named, *clangs_on_path(environ)):
-        candidate = inspect_nvcc("here", place, "12.8", sites, environ)
+        candidate = inspect_beside("12.8", place, environ, sites)
         if candidate.nvcc and candidate.nvcc.clang:
             return candidate.nvcc.path
         said.append(f"{place}: {candidate.outcome}")

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from builds import NATIVE, TORCH, TWO_ARCHS, Wheel, build, cache_of, contents, needs_cuda_torch, remove_work
 from editables import SMALL, Editable, make_editable, make_user
-from kernelwheel.compiler.compile import Workplace, compile_plan
+from kernelwheel.compiler.compile import compile_plan
 from kernelwheel.compiler.find_toolchain import find_toolchain
 from kernelwheel.compiler.toolchain.torch_files import Torch, read_torch
 from kernelwheel.compiler.work_folder import prepare_workdir, work_path
@@ -165,14 +165,14 @@ class Project:
 
     def compile(self, say: Callable[[str], None] = lambda line: None) -> tuple[list[str], bytes]:
         """The files that were compiled now, and the library."""
-        chosen = settings_with(cuda="off", cxx=self.editable.environment["CXX"])
+        chosen = settings_with(cuda="off", jobs="2", cxx=self.editable.environment["CXX"])
         tools = find_toolchain(chosen, os.environ)
         tools = replace(tools, torch=self.torch or tools.torch)
         made = planned(PackageFacts("tiny", "native", "2.10"), "1.2.3", self.native, chosen, tools)
         self.plan = made.plan
         out = Path(tempfile.mkdtemp(dir=self.editable.folder))
         try:
-            compile_plan(made, self.native, out, Workplace(self.editable.store, jobs=2), PRESENT, say)
+            compile_plan(made, self.native, out, self.editable.store, PRESENT, say)
         finally:
             before, self.counted = self.counted, Counter(self.editable.compiled())
         return sorted((self.counted - before).elements()), (out / "libtiny_cpu.so").read_bytes()

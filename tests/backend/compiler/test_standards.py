@@ -14,6 +14,7 @@ from kernelwheel.compiler.plan import CudaPlan, Plan
 from kernelwheel.compiler.standards import MISREAD, draw_standards, raised_standards
 from kernelwheel.compiler.toolchain.binding import CUDA_HEADERS, Binding
 from kernelwheel.compiler.toolchain.toolchain import Toolchain
+from kernelwheel.project.arch_choice import ArchList
 from kernelwheel.project.extension import Extension
 from kernelwheel.project.package import PackageFacts
 from kernelwheel.project.source_files import files_of, find_sources
@@ -33,7 +34,7 @@ CHOOSER = "cflags + ['-std=c++20', '-fPIC']\n            cpp_flag = cpp_flag_pre
 def planned(tools: Toolchain, *extensions: Extension, **changed: Any) -> Plan:
     """A Plan with the part about the standard, for extensions of files that nobody reads."""
     binding = Binding(None, "2") if any(each.kind != "operators" for each in extensions) else None
-    cuda = CudaPlan((), (), {}) if tools.cuda.nvcc else None
+    cuda = CudaPlan(ArchList((), ()), {}) if tools.cuda.nvcc else None
     plan = Plan("light", "1.0", {}, {}, {}, cuda, "2.10", binding, "linux-x86_64", extensions=extensions)
     plan = replace(plan, **changed)
     return replace(plan, standards=draw_standards(plan, tools))

@@ -16,7 +16,7 @@ from folders import BACKEND, HELPERS
 from kernelwheel.compiler.find_toolchain import find_toolchain
 from kernelwheel.compiler.toolchain.cuda import CudaDecision, decide_cuda
 from kernelwheel.compiler.toolchain.cxx import find_cxx, host_limits
-from kernelwheel.compiler.toolchain.nvcc import find_cuobjdump
+from kernelwheel.compiler.toolchain.nvcc import NvccSearch, find_cuobjdump
 from kernelwheel.compiler.toolchain.toolkit import Nvcc
 from kernelwheel.compiler.toolchain.toolkit_identity import toolkit_identity
 from kernelwheel.compiler.toolchain.torch_files import find_torch, read_torch
@@ -40,7 +40,7 @@ def decide(
 ) -> CudaDecision:
     """The decision with no nvcc on PATH except in `path`, and with the variables in `shell`."""
     environ = {"PATH": str(path), **(shell or {})}
-    return decide_cuda(settings_with(environ, **options), read_torch(torch_root), environ)
+    return decide_cuda(NvccSearch(settings_with(environ, **options), read_torch(torch_root), environ))
 
 
 def taken(torch_root: Path, **options: Any) -> Nvcc:
@@ -407,7 +407,11 @@ def test_a_toolkit_that_pip_put_into_two_folders_is_refused_with_what_each_lacks
         (overlay / part).unlink()
 
     with pytest.raises(BuildError) as caught:
-        decide_cuda(settings_with(), read_torch(cuda_torch), {"PATH": ""}, [str(tmp_path / "overlay"), "", "/nowhere"])
+        decide_cuda(
+            NvccSearch(
+                settings_with(), read_torch(cuda_torch), {"PATH": ""}, [str(tmp_path / "overlay"), "", "/nowhere"]
+            )
+        )
 
     line = next(line for line in caught.value.found.splitlines() if line.startswith("pip's cuda-toolkit on sys.path"))
     assert line == (
@@ -419,7 +423,9 @@ def test_a_toolkit_that_pip_put_into_two_folders_is_refused_with_what_each_lacks
 def test_a_whole_toolkit_in_another_folder_of_sys_path_than_torch_is_used(tmp_path: Path, cuda_torch: Path) -> None:
     overlay = make_toolkit(tmp_path / "overlay/nvidia/cu99")
 
-    decision = decide_cuda(settings_with(), read_torch(cuda_torch), {"PATH": ""}, [str(tmp_path / "overlay")])
+    decision = decide_cuda(
+        NvccSearch(settings_with(), read_torch(cuda_torch), {"PATH": ""}, [str(tmp_path / "overlay")])
+    )
 
     assert decision.nvcc is not None
     assert decision.nvcc.root == overlay
@@ -450,10 +456,14 @@ def test_hardware_is_never_asked(tmp_path: Path, cuda_torch: Path, monkeypatch: 
 # These run where the kernels run, and may ask.
 LOOK_AS_NOBODY = """
 import os, sys
-from kernelwheel.compiler.toolchain import nvcc
+from pathlib import Path
+from kernelwheel.compiler.toolchain.nvcc import NvccSearch, inspect_nvcc
+from kernelwheel.compiler.toolchain.torch_files import Torch
+from kernelwheel.project.build_settings import BuildSettings
+torch, settings = Torch(Path("/nowhere/torch"), "2.13.0", "13.0", None), BuildSettings.resolve("tiny", {}, {})
 os.setgid(65534)
 os.setuid(65534)
-print(nvcc.inspect_nvcc("X", sys.argv[1], "13.0", (), {}).outcome)
+print(inspect_nvcc("X", sys.argv[1], NvccSearch(settings, torch, {})).outcome)
 """
 
 

@@ -16,11 +16,11 @@ import pytest
 from builds import TORCH, needs_cuda_torch
 from editables import for_each_device
 from kernelwheel.compiler import cmake_build
-from kernelwheel.compiler.compile import Workplace, compile_plan
+from kernelwheel.compiler.compile import compile_plan
 from kernelwheel.compiler.find_toolchain import find_toolchain
 from kernelwheel.compiler.toolchain.cuda import decide_cuda
 from kernelwheel.compiler.toolchain.cxx import host_limits
-from kernelwheel.compiler.toolchain.nvcc import LIKE_TORCH, NvccLimits
+from kernelwheel.compiler.toolchain.nvcc import LIKE_TORCH, NvccLimits, NvccSearch
 from kernelwheel.compiler.toolchain.toolkit import Nvcc, find_cudart
 from kernelwheel.compiler.toolchain.torch_files import Torch
 from kernelwheel.project.package import PackageFacts
@@ -57,12 +57,11 @@ def compile_small(
     root.mkdir(parents=True)
     for name, text in sources.items():
         (root / name).write_text(text)
-    chosen = settings_with(archs="9.0", **options)
+    chosen = settings_with(archs="9.0", jobs="1", **options)
     tools = find_toolchain(chosen, os.environ)
-    tools = replace(tools, torch=torch, cuda=decide_cuda(chosen, torch, os.environ, sys.path, limits=limits))
+    tools = replace(tools, torch=torch, cuda=decide_cuda(NvccSearch(chosen, torch, os.environ, sys.path, limits)))
     made = planned(PackageFacts("tiny", "sources", "2.10"), "1.2.3", root, chosen, tools)
-    place = Workplace(Store(folder / "cache", "tiny", "1.2.3"), jobs=1)
-    return compile_plan(made, root, folder / "artifact", place, PRESENT, print)
+    return compile_plan(made, root, folder / "artifact", Store(folder / "cache", "tiny", "1.2.3"), PRESENT, print)
 
 
 def libraries(artifact: Artifact) -> dict[str, bytes]:
@@ -102,7 +101,7 @@ def test_a_file_may_be_compiled_for_two_targets(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def nvcc() -> Nvcc:
     """The nvcc of this environment or machine."""
-    found = decide_cuda(settings_with(), TORCH, os.environ, sys.path).nvcc
+    found = decide_cuda(NvccSearch(settings_with(), TORCH, os.environ, sys.path)).nvcc
     assert found is not None
     return found
 

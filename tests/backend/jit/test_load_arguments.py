@@ -10,6 +10,7 @@ from typing import Any
 import kernelwheel
 import pytest
 from kernelwheel.__main__ import command_line
+from kernelwheel.flags.words import directives_of
 from kernelwheel.jit.flags import flags_of_call
 from kernelwheel.jit.inline import inline_sources
 from kernelwheel.jit.namespaces import taken_namespace
@@ -106,7 +107,9 @@ def test_flags_are_what_a_shell_would_split_and_torch_s_own_libraries_are_left_o
     assert flags.cxx == ["-g", "-O0", "-Wall", "-isystem", first, '-DTEXT="a b"', "-include", "/x/before.h"]
     assert flags.cuda == ["-lineinfo", "-imacros/x/macros.h"]
     assert flags.archs == "8.0;8.6+PTX;9.0a+PTX"
-    assert b'#define TEXT "a b"\n#include "/x/before.h"\n#include "/x/macros.h"' in flags.directives
+    assert b'#define TEXT "a b"\n#include "/x/before.h"\n#include "/x/macros.h"' in directives_of(
+        [*flags.cxx, *flags.cuda]
+    )
     assert flags.link == [f"-L{tmp_path}/lib", "-lm", "../src/linked/0/libown.a", "-Wl,-rpath,/x"]
     assert flags.libraries == ["m"]
     assert flags.linked == [f"{tmp_path}/lib/libown.a"]

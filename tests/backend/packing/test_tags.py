@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from builds import build
-from kernelwheel.compiler.elf_inspect import needed, needed_symbols
+from kernelwheel.compiler.elf_inspect import ElfFile
 from kernelwheel.packing.core_metadata import completed
 from kernelwheel.packing.tags import Tag, platform_tag, tag_lines, torch_tag
 from kernelwheel.runtime.errors import BuildError
@@ -111,7 +111,7 @@ def test_torch_and_the_driver_are_not_part_of_a_wheel(library: Compile, tmp_path
         library("", f"-Wl,-soname,{soname}").rename(tmp_path / soname)
     made = library("", f"-L{tmp_path}", "-Wl,--no-as-needed", "-l:libtorch_cuda.so", "-l:libcuda.so.1")
 
-    assert {"libtorch_cuda.so", "libcuda.so.1"} <= set(needed(made))
+    assert {"libtorch_cuda.so", "libcuda.so.1"} <= {*ElfFile(made).needed}
     assert platform_tag([made], settings_with()).platform == f"manylinux_2_28_{MACHINE}"
 
 
@@ -146,7 +146,7 @@ def test_functions_that_glibc_has_moved_are_bound_to_their_old_versions(checkout
     wheel = build(with_source(checkout, OLD), out, env={"TINY_CUDA": "off"}, config={"manylinux": "required"})
 
     assert f"manylinux_2_28_{MACHINE}" in wheel.file.name
-    symbols = {symbol.name: symbol for symbol in needed_symbols(wheel.native / "libtiny_cpu.so")}
+    symbols = {symbol.name: symbol for symbol in ElfFile(wheel.native / "libtiny_cpu.so").needed_symbols}
     assert symbols["pthread_create"].soname == "libpthread.so.0"
     assert symbols["dlopen"].soname == "libdl.so.2"
     assert symbols["pow"].soname == "libm.so.6"
@@ -163,7 +163,7 @@ def test_functions_can_be_bound_to_the_glibc_of_the_builder(checkout: Checkout, 
     wheel = build(with_source(checkout, OLD), out, env={"TINY_CUDA": "off", "TINY_GLIBC": ""}, config={"glibc": ""})
 
     assert wheel.manifest["plan"]["content"]["options"]["glibc"] == ""
-    versions = {symbol.version for symbol in needed_symbols(wheel.native / "libtiny_cpu.so")}
+    versions = {symbol.version for symbol in ElfFile(wheel.native / "libtiny_cpu.so").needed_symbols}
     assert versions & {"GLIBC_2.29", "GLIBC_2.34"}
     assert "manylinux_2_28" not in wheel.file.name
     assert "pthread_create@GLIBC_2.34 of libc.so.6" in wheel.output or "exp@GLIBC_2.29 of libm.so.6" in wheel.output

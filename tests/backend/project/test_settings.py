@@ -48,7 +48,7 @@ def value(resolved: settings.BuildSettings, option: Option) -> Any:
 @pytest.mark.parametrize("option", OPTIONS)
 def test_an_option_that_nobody_sets_has_its_default_and_says_so(option: Option) -> None:
     for environ in ({}, {option.variable("tiny"): "  "}):  # an empty variable counts as unset
-        resolved = settings.resolve("tiny", {}, environ)
+        resolved = settings.BuildSettings.resolve("tiny", {}, environ)
 
         assert value(resolved, option) == VALUES[option.name][3]
         assert str(resolved.origin(option.name)) == "default"
@@ -61,9 +61,9 @@ def test_config_settings_win_over_the_environment_and_it_over_the_table(option: 
     variable = option.variable("tiny")
     environment = {variable: in_environment}
 
-    from_table = settings.resolve("tiny", table, {})
-    from_environment = settings.resolve("tiny", table, environment)
-    from_config = settings.resolve("tiny", table, environment, config)
+    from_table = settings.BuildSettings.resolve("tiny", table, {})
+    from_environment = settings.BuildSettings.resolve("tiny", table, environment)
+    from_config = settings.BuildSettings.resolve("tiny", table, environment, config)
 
     assert value(from_table, option) == option.parse(in_table)
     assert value(from_environment, option) == option.parse(in_environment)
@@ -84,17 +84,17 @@ def test_every_option_has_a_variable_of_its_own() -> None:
     ("package", "variable"), [("splat", "SPLAT_CUDA"), ("my-kernels", "MY_KERNELS_CUDA"), ("a.b", "A_B_CUDA")]
 )
 def test_the_package_s_own_variables_are_made_from_its_name(package: str, variable: str) -> None:
-    assert settings.resolve(package, {}, {variable: "off"}).cuda == "off"
+    assert settings.BuildSettings.resolve(package, {}, {variable: "off"}).cuda == "off"
 
 
 @pytest.mark.parametrize("key", ["cxx-flags", "cxx_flags"])
 def test_an_option_may_be_written_with_a_hyphen_or_an_underscore(key: str) -> None:
-    assert settings.resolve("tiny", {}, {}, {key: "-O1"}).cxx_flags == ("-O1",)
+    assert settings.BuildSettings.resolve("tiny", {}, {}, {key: "-O1"}).cxx_flags == ("-O1",)
 
 
 @pytest.mark.parametrize(("written", "means"), [(True, "on"), (False, "off")])
 def test_cuda_may_be_a_boolean_in_the_table(written: bool, means: str) -> None:
-    assert settings.resolve("tiny", {"cuda": written}, {}).cuda == means
+    assert settings.BuildSettings.resolve("tiny", {"cuda": written}, {}).cuda == means
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_an_unknown_option_is_refused_and_the_nearest_named(misspelled: str, rem
     given = {misspelled: "on"}
 
     with pytest.raises(SettingsError) as caught:
-        settings.resolve("tiny", given if place != "-C" else {}, {}, given if place == "-C" else {})
+        settings.BuildSettings.resolve("tiny", given if place != "-C" else {}, {}, given if place == "-C" else {})
 
     assert repr(misspelled) in caught.value.problem
     assert place in caught.value.found
@@ -117,7 +117,7 @@ def test_an_unknown_option_is_refused_and_the_nearest_named(misspelled: str, rem
 @pytest.mark.parametrize("variable", ["TINY_CUDDA", "TINY_CUDAS", "TINY_CUD"])
 def test_a_misspelled_variable_of_the_package_is_refused_and_the_nearest_named(variable: str) -> None:
     with pytest.raises(SettingsError, match="TINY_CUDA") as caught:
-        settings.resolve("tiny", {}, {variable: "off"})
+        settings.BuildSettings.resolve("tiny", {}, {variable: "off"})
 
     assert variable in caught.value.problem
 
@@ -127,7 +127,7 @@ def test_a_misspelled_variable_of_the_package_is_refused_and_the_nearest_named(v
     ["TINY_WINDOW_SIZE", "TINYCUDA", "TINY_", "SPLAT_CUDA", "TINY_X_CUDA", "TINY_MY_CACHE_DIR", "TINY_EXTRA_JIT"],
 )
 def test_variables_of_others_are_left_alone(variable: str) -> None:
-    assert settings.resolve("tiny", {}, {variable: "off"}).cuda == "auto"
+    assert settings.BuildSettings.resolve("tiny", {}, {variable: "off"}).cuda == "auto"
 
 
 def test_the_length_of_a_package_s_name_makes_no_variable_look_misspelled() -> None:
@@ -150,7 +150,7 @@ def test_a_malformed_value_is_refused_with_what_the_option_takes_and_where_it_st
     variable = option.variable("tiny")
 
     with pytest.raises(SettingsError) as caught:
-        settings.resolve("tiny", {}, {variable: bad})
+        settings.BuildSettings.resolve("tiny", {}, {variable: bad})
 
     assert name in caught.value.problem
     assert caught.value.required == option.takes
@@ -160,7 +160,7 @@ def test_a_malformed_value_is_refused_with_what_the_option_takes_and_where_it_st
 @pytest.mark.parametrize("bad", [3.5, {"a": 1}, ["a", 1], None])
 def test_a_value_of_the_wrong_kind_is_refused(bad: object) -> None:
     with pytest.raises(SettingsError, match="archs"):
-        settings.resolve("tiny", {"archs": bad}, {})
+        settings.BuildSettings.resolve("tiny", {"archs": bad}, {})
 
 
 FACTS = {"package": "tiny", "sources": "native", "torch-target": "2.10"}
@@ -194,7 +194,7 @@ def test_the_table_s_facts_are_kept_apart_from_its_options() -> None:
     ({"cxx-flags": "-DA='x y' -DB"}, ("-DA=x y", "-DB")),
 ])  # fmt: skip
 def test_an_item_of_a_list_in_the_table_is_one_word(table: dict[str, Any], joined: tuple[str, ...]) -> None:
-    assert settings.resolve("tiny", table, {}).cxx_flags == joined
+    assert settings.BuildSettings.resolve("tiny", table, {}).cxx_flags == joined
 
 
 def test_each_config_setting_that_is_given_again_is_a_line_of_its_own() -> None:
@@ -206,7 +206,7 @@ def test_each_config_setting_that_is_given_again_is_a_line_of_its_own() -> None:
         "trusted-owners": ["1000", "54320, 1000"],
     }
 
-    resolved = settings.resolve("tiny", {}, {}, config)
+    resolved = settings.BuildSettings.resolve("tiny", {}, {}, config)
 
     assert resolved.cxx_flags == ("-O1", "-g", "-DA=x y")
     assert resolved.archs == "8.0;9.0+PTX"
@@ -218,7 +218,7 @@ def test_several_values_for_an_option_of_one_are_refused(name: str) -> None:
     one = VALUES[name][0]
 
     with pytest.raises(SettingsError, match="takes one value") as caught:
-        settings.resolve("tiny", {}, {}, {name: [one, one]})
+        settings.BuildSettings.resolve("tiny", {}, {}, {name: [one, one]})
 
     assert name in caught.value.problem
     assert "in -C" in caught.value.found
@@ -229,7 +229,7 @@ def test_one_option_in_two_spellings_is_refused(place: str) -> None:
     given = {"cuda-home": "/a", "cuda_home": "/b"}
 
     with pytest.raises(SettingsError, match="set twice") as caught:
-        settings.resolve("tiny", given if place != "-C" else {}, {}, given if place == "-C" else {})
+        settings.BuildSettings.resolve("tiny", given if place != "-C" else {}, {}, given if place == "-C" else {})
 
     assert all(word in caught.value.found for word in ("'cuda-home'", "'cuda_home'", place))
 
@@ -247,28 +247,30 @@ def test_an_option_for_cuda_by_config_and_cuda_off_is_a_contradiction(option: Op
     config = {option.name: VALUES[option.name][0], **({"cuda": "off"} if off == "-C" else {})}
 
     with pytest.raises(SettingsError) as caught:
-        settings.resolve("tiny", table, environ, config)
+        settings.BuildSettings.resolve("tiny", table, environ, config)
 
     assert f"-C {option.name}" in caught.value.problem
     assert {"-C": "-C cuda", "variable": "TINY_CUDA", "table": "[tool.kernelwheel]"}[off] in caught.value.found
-    assert settings.resolve("tiny", table, environ, {**config, "cuda": "on"}).cuda == "on"  # as the remedy says
+    assert (
+        settings.BuildSettings.resolve("tiny", table, environ, {**config, "cuda": "on"}).cuda == "on"
+    )  # as the remedy says
 
 
 @pytest.mark.parametrize("option", [pytest.param(option, id=option.name) for option in FOR_CUDA_ALONE])
 def test_variables_and_the_table_may_stand_beside_cuda_off(option: Option) -> None:
     given = VALUES[option.name][0]
 
-    settings.resolve("tiny", {option.name: given, "cuda": "off"}, {})
-    settings.resolve("tiny", {option.name: given}, {}, {"cuda": "off"})
-    settings.resolve("tiny", {}, {option.variable("tiny"): given, "TINY_CUDA": "off"}, {"cuda": "off"})
+    settings.BuildSettings.resolve("tiny", {option.name: given, "cuda": "off"}, {})
+    settings.BuildSettings.resolve("tiny", {option.name: given}, {}, {"cuda": "off"})
+    settings.BuildSettings.resolve("tiny", {}, {option.variable("tiny"): given, "TINY_CUDA": "off"}, {"cuda": "off"})
 
 
 def test_a_malformed_list_of_architectures_is_refused_where_it_is_meant_for_this_package() -> None:
     for table, config in (({"archs": "Amper"}, {}), ({}, {"archs": "Amper"})):
         with pytest.raises(SettingsError, match="did you mean Ampere"):
-            settings.resolve("tiny", table, {}, config)
+            settings.BuildSettings.resolve("tiny", table, {}, config)
     # As a standard variable it may be meant for others, and a build without CUDA kernels does not need it.
-    assert settings.resolve("tiny", {}, {"TORCH_CUDA_ARCH_LIST": "Amper"}).archs == "Amper"
+    assert settings.BuildSettings.resolve("tiny", {}, {"TORCH_CUDA_ARCH_LIST": "Amper"}).archs == "Amper"
 
 
 @pytest.mark.parametrize("option", [pytest.param(o, id=o.name) for o in REGISTRY if o.environment])
@@ -276,7 +278,7 @@ def test_a_variable_with_the_package_s_name_for_an_option_of_a_standard_one_is_r
     guessed = "TINY_" + option.name.upper().replace("-", "_")
 
     with pytest.raises(SettingsError, match=guessed) as caught:
-        settings.resolve("tiny", {}, {guessed: VALUES[option.name][0]})
+        settings.BuildSettings.resolve("tiny", {}, {guessed: VALUES[option.name][0]})
 
     assert str(option.environment) in caught.value.remedies[0]
 
@@ -287,9 +289,11 @@ def test_a_variable_with_the_package_s_name_for_an_option_of_a_standard_one_is_r
 def test_the_record_has_the_options_for_another_platform_if_there_is_one() -> None:
     packages = {"TINY_TARGET_PACKAGES": "/x"}
 
-    assert {"platform", "target-packages"} & set(settings.resolve("tiny", {}, packages).record(None)) == set()
+    assert {"platform", "target-packages"} & set(
+        settings.BuildSettings.resolve("tiny", {}, packages).record(None)
+    ) == set()
     assert (
-        settings.resolve("tiny", {}, packages, {"platform": "linux-aarch64"}).record(None).items()
+        settings.BuildSettings.resolve("tiny", {}, packages, {"platform": "linux-aarch64"}).record(None).items()
         >= {
             "platform": {"value": "linux-aarch64", "origin": "-C platform"},
             "target-packages": {"value": None, "origin": "environment variable TINY_TARGET_PACKAGES"},
@@ -298,7 +302,7 @@ def test_the_record_has_the_options_for_another_platform_if_there_is_one() -> No
 
 
 def test_the_record_has_what_decides_the_artifact_with_where_it_was_said() -> None:
-    resolved = settings.resolve(
+    resolved = settings.BuildSettings.resolve(
         "tiny",
         {"link-flags": "-s"},
         {"CXX": "/home/me/bin/g++", "MAX_JOBS": "3", "CUDA_HOME": "/x"},
@@ -322,16 +326,16 @@ def test_the_record_has_what_decides_the_artifact_with_where_it_was_said() -> No
 
 
 def test_without_cuda_kernels_options_for_them_alone_are_not_in_the_record() -> None:
-    resolved = settings.resolve(
+    resolved = settings.BuildSettings.resolve(
         "tiny", {}, {option.variable("tiny"): VALUES[option.name][0] for option in FOR_CUDA_ALONE}
     )
 
-    assert resolved.record(None) == settings.resolve("tiny", {}, {}).record(None)
+    assert resolved.record(None) == settings.BuildSettings.resolve("tiny", {}, {}).record(None)
     assert set(resolved.record("9.0")) - set(resolved.record(None)) == {option.name for option in FOR_CUDA_ALONE}
 
 
 def test_what_the_table_says_of_cuda_kernels_is_in_the_record_for_a_compile_at_run_time() -> None:
-    resolved = settings.resolve("tiny", {"cuda-flags": ["-lineinfo"]}, {})
+    resolved = settings.BuildSettings.resolve("tiny", {"cuda-flags": ["-lineinfo"]}, {})
 
     assert resolved.record(None)["cuda-flags"] == {"value": ("-lineinfo",), "origin": "[tool.kernelwheel]"}
 
@@ -339,7 +343,9 @@ def test_what_the_table_says_of_cuda_kernels_is_in_the_record_for_a_compile_at_r
 @pytest.mark.parametrize("option", [pytest.param(o, id=o.name) for o in REGISTRY if o.decides in ("tools", "work")])
 def test_no_value_is_recorded_that_does_not_decide_the_binary(option: Option) -> None:
     told = str(VALUES[option.name][1])
-    resolved = settings.resolve("tiny", {}, {option.variable("tiny"): told}, {"platform": "linux-aarch64"})
+    resolved = settings.BuildSettings.resolve(
+        "tiny", {}, {option.variable("tiny"): told}, {"platform": "linux-aarch64"}
+    )
 
     record = resolved.record("9.0")
 

@@ -18,7 +18,7 @@ from kernelwheel.runtime.errors import IncompatibleArtifactError, KernelWheelErr
 from kernelwheel.runtime.machine.host import Host
 from kernelwheel.runtime.settings import Settings
 from kernelwheel.runtime.store.store import Store
-from kernelwheel.store.build_request import BuildRequest
+from kernelwheel.store.build_ahead import BuildRequest
 from samples import CPU_LIBRARY, CUDA_MANIFEST, HOST
 
 MANIFEST = CUDA_MANIFEST._replace(libraries=(CPU_LIBRARY, CUDA_MANIFEST.libraries[1]._replace(ptx=())))

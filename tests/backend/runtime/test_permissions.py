@@ -22,7 +22,7 @@ from pathlib import Path
 import kernelwheel
 import pytest
 from kernelwheel.compiler.work_folder import locked_workdir
-from kernelwheel.project.build_settings import resolve
+from kernelwheel.project.build_settings import BuildSettings
 from kernelwheel.runtime.errors import KernelWheelError, StoreError
 from kernelwheel.runtime.machine.permissions import NOBODY_ELSE, Guard, Trust
 from kernelwheel.runtime.store.store import Store, stores
@@ -161,7 +161,7 @@ def test_a_group_whose_members_the_user_database_does_not_list_is_not_a_private_
 
 
 def ask_for_a_cache() -> None:
-    assert len(list(stores(resolve("tiny", {}, {"TINY_CACHE_DIR": "/tmp/x"}), "tiny", "1.2.3"))) == 1
+    assert len(list(stores(BuildSettings.resolve("tiny", {}, {"TINY_CACHE_DIR": "/tmp/x"}), "tiny", "1.2.3"))) == 1
 
 
 @pytest.mark.parametrize("set_ids", [os.setresuid, os.setresgid])

@@ -6,13 +6,10 @@ says what they are. Nothing of a stub gets into what is linked against it but it
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterator
 from pathlib import Path
 
-from elftools.elf.elffile import ELFFile
-
 from ...project.build_platforms import HOST_PLATFORM, Platform, WindowsBuild
+from ..elf_inspect import ElfFile
 from ..toolchain.glibc_compat import stub_source
 from ..toolchain.toolchain import Toolchain
 from ..toolchain.torch_files import Torch
@@ -21,7 +18,7 @@ from .windows import cmake_for_windows as windows
 # The libraries of torch that operators are linked to.
 LINKED = ("torch_cpu", "torch_cuda")
 # Functions of torch's stable ABI (PyTorch notes, "LibTorch Stable ABI"): C names with these beginnings.
-_STABLE = (b"aoti_torch_", b"torch_")
+_STABLE = ("aoti_torch_", "torch_")
 
 
 def toolchain_file(work: Path, toolchain: Toolchain) -> str:
@@ -52,25 +49,9 @@ def stub_files(torch: Torch, platform: Platform) -> dict[str, str]:
     for stem in LINKED:
         path, name = torch.root / "lib" / HOST_PLATFORM.shared(stem), platform.shared(stem)
         if path.is_file():
-            functions = sorted(stable_functions(path))
+            functions = sorted(each for each in ElfFile(path).exported() if each.startswith(_STABLE))
             if isinstance(platform, WindowsBuild):
                 files[f"{name}.def"] = windows.definition(name, functions)
             else:
                 files[f"{name}.cpp"] = stub_source(functions)
     return files
-
-
-def stable_functions(library: Path) -> Iterator[str]:
-    """The functions of torch's stable ABI that a library exports, on any platform (System V ABI, "Symbol Table").
-
-    A library of torch has hundreds of thousands of symbols, so each is read as a record of bytes.
-    """
-    with library.open("rb") as stream:
-        elf = ELFFile(stream)
-        table, text = elf.get_section_by_name(".dynsym"), elf.get_section_by_name(".dynstr")
-        if table is None or text is None:
-            return
-        names = text.data()
-        for start, _info, _other, section, _value, _size in struct.iter_unpack("<IBBHQQ", table.data()):
-            if section and names.startswith(_STABLE, start):
-                yield names[start : names.index(b"\0", start)].decode("ascii")

@@ -19,7 +19,7 @@ from ...project.build_platforms import HOST_PLATFORM
 from ...requirements import install
 from ..nvcc_on_clang.passes import HEADER
 from .compiler_environment import passed_on
-from .linked_toolkit import CUDART, linked_toolkit
+from .linked_toolkit import CUDART, linked_folder
 from .programs import output_of
 
 CLANG = "bin/clang++"  # in the folder of links
@@ -74,12 +74,12 @@ def clangs_on_path(environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def clang_toolkit(clang: str, version: str, sites: Sequence[Path], environ: Mapping[str, str]) -> Path | str:
-    """The program in nvcc's place, in a folder of links to this clang and to what pip has installed in `sites`.
+    """A folder of links to this clang and to what pip has installed in `sites`, with a program in nvcc's place.
 
     Of these folders the first with all parts is taken, or for each part the first that has it.
 
     Returns:
-        `folder/bin/nvcc`; or, in words, what is missing.
+        The folder; or, in words, what is missing.
     """
     if int(version.split(".")[0]) < OLDEST:
         return f"is clang {version}; from {OLDEST} on, clang compiles with CUDA 12"
@@ -114,7 +114,7 @@ def clang_toolkit(clang: str, version: str, sites: Sequence[Path], environ: Mapp
     for name, library in re.findall(r"^\s*(lib(?:clang|LLVM)\S*) => (/\S+)", loaded, re.MULTILINE):
         parts[f"clang/lib/{name}"] = Path(library)
     program = PROGRAM.format(python=shlex.quote(sys.executable))
-    return linked_toolkit(parts, {"bin/nvcc": program, **HEADERS, **DYNAMIC})
+    return linked_folder(parts, {"bin/nvcc": program, **HEADERS, **DYNAMIC})
 
 
 def missing_parts(sites: Sequence[Path]) -> list[str]:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from ...project.build_settings import BuildSettings
 from ...requirements import install
 from ...runtime.errors import BuildError
 from .clang_toolkit import FATBINARY, OLDEST, missing_parts
-from .cxx import any_cxx
-from .nvcc import LIKE_TORCH, NvccCandidate, NvccLimits, inspect_nvcc, nvcc_places
+from .nvcc import NvccCandidate, NvccLimits, NvccSearch, inspect_nvcc, nvcc_places
 from .toolkit import Nvcc
 from .torch_files import Torch
 
@@ -25,40 +22,23 @@ class CudaDecision:
     candidates: tuple[NvccCandidate, ...]
 
 
-def look_for_nvcc(
-    settings: BuildSettings,
-    torch: Torch,
-    environ: Mapping[str, str],
-    path: Sequence[str],
-    limits: NvccLimits = LIKE_TORCH,
-) -> Iterator[NvccCandidate]:
-    """Every place where nvcc may be, in order of precedence, with the outcome. Runs every nvcc that exists.
-
-    `path` is sys.path, where pip may have installed a toolkit that is not beside a torch for CUDA.
-    """
-    sites, host = package_folders(torch, path), any_cxx(settings, environ)
-    for origin, place in nvcc_places(settings, sites, environ):
-        yield inspect_nvcc(origin, place, str(torch.cuda), sites, environ, limits, host)
+def look_for_nvcc(search: NvccSearch) -> Iterator[NvccCandidate]:
+    """Every place where nvcc may be, in order of precedence, with the outcome. Runs every nvcc that exists."""
+    return (inspect_nvcc(origin, place, search) for origin, place in nvcc_places(search))
 
 
-def decide_cuda(
-    settings: BuildSettings,
-    torch: Torch,
-    environ: Mapping[str, str],
-    path: Sequence[str] = (),
-    nvccs: Iterable[NvccCandidate] | None = None,
-    limits: NvccLimits = LIKE_TORCH,
-) -> CudaDecision:
+def decide_cuda(search: NvccSearch, nvccs: Iterable[NvccCandidate] | None = None) -> CudaDecision:
     """Whether to build CUDA kernels: the setting `cuda`, then `torch.version.cuda`; never hardware.
 
     The first nvcc of torch's CUDA major is taken. One of another major, if `limits` allow it, is taken if the settings
     name it, or if there is no other.
 
-    `nvccs` is the result of `look_for_nvcc` with the same arguments, if it is known.
+    `nvccs` is the result of `look_for_nvcc`, if it is known.
 
     Raises:
         BuildError: CUDA is required but torch has none, or there is no nvcc that will do.
     """
+    settings, torch = search.settings, search.torch
     origin = settings.origin("cuda")
     if settings.cuda == "off":
         return CudaDecision(None, f"cuda is off ({origin})", ())
@@ -78,33 +58,23 @@ def decide_cuda(
     named = {str(settings.origin("nvcc")), str(settings.origin("cuda-home"))}
     candidates: list[NvccCandidate] = []
     taken = None
-    for candidate in look_for_nvcc(settings, torch, environ, path, limits) if nvccs is None else nvccs:
+    for candidate in look_for_nvcc(search) if nvccs is None else nvccs:
         candidates.append(candidate)
         if candidate.nvcc and (candidate.origin in named or candidate.nvcc.release[0] == torch.cuda_major):
             taken = candidate
             break
         taken = taken or (candidate if candidate.nvcc else None)
     if taken is None or taken.nvcc is None:
-        raise no_nvcc(torch, candidates, settings, limits, package_folders(torch, path))
+        raise no_nvcc(search, candidates)
     nvcc, reason = taken.nvcc, f"torch {torch.version} is built for CUDA {torch.cuda}"
     if nvcc.release[0] != torch.cuda_major:
         reason += f"; with {nvcc.name}, the kernels need a driver for CUDA {nvcc.release[0]}.0 or later"
     return CudaDecision(nvcc, reason, tuple(candidates))
 
 
-def package_folders(torch: Torch, path: Sequence[str]) -> tuple[Path, ...]:
-    """The folders where pip may have installed a toolkit: torch's first, then those on sys.path."""
-    return tuple(dict.fromkeys([torch.root.parent, *(Path(folder) for folder in path if folder)]))
-
-
-def no_nvcc(
-    torch: Torch,
-    candidates: list[NvccCandidate],
-    settings: BuildSettings,
-    limits: NvccLimits = LIKE_TORCH,
-    sites: Sequence[Path] = (),
-) -> BuildError:
+def no_nvcc(search: NvccSearch, candidates: Sequence[NvccCandidate]) -> BuildError:
     """The error if torch has CUDA but no nvcc will do: a CPU-only wheel is never built silently."""
+    settings, torch, limits = search.settings, search.torch, search.limits
     wanted, required = _wanted(torch, limits)
     major = min(torch.cuda_major or 0, limits.oldest[0]) if limits.oldest else torch.cuda_major
     release = f"cuda-version={torch.cuda}" if major == torch.cuda_major else f"'cuda-version={major}.*'"
@@ -115,7 +85,7 @@ def no_nvcc(
         required=required,
         found="\n".join(f"{c.origin}: {c.place}: {c.outcome}" for c in candidates),
         remedies=[
-            *_bring_nvcc(torch, limits, settings, sites),
+            *_bring_nvcc(search),
             f"or set CUDA_HOME or CUDACXX to {toolkit}",
             f"or build without CUDA kernels: {settings.variable('cuda')}=off (pip: also -C cuda=off; "
             "cache build: --cuda off)",
@@ -123,16 +93,15 @@ def no_nvcc(
     )
 
 
-def parts_for_clang(
-    settings: BuildSettings, torch: Torch, environ: Mapping[str, str], path: Sequence[str], limits: NvccLimits
-) -> tuple[str, ...]:
+def parts_for_clang(search: NvccSearch) -> tuple[str, ...]:
     """What pip must install for a clang to compile with CUDA 12: nothing if CUDA 13 will do, or an nvcc is there."""
-    major = limits.oldest[0] if limits.oldest else torch.cuda_major or 0
-    if settings.cuda == "off" or torch.cuda is None or major != 12:
+    torch, oldest = search.torch, search.limits.oldest
+    major = oldest[0] if oldest else torch.cuda_major or 0
+    if search.settings.cuda == "off" or torch.cuda is None or major != 12:
         return ()
-    if any(each.nvcc for each in look_for_nvcc(settings, torch, environ, path, limits)):
+    if any(each.nvcc for each in look_for_nvcc(search)):
         return ()
-    return tuple(missing_parts(package_folders(torch, path)))
+    return tuple(missing_parts(search.sites))
 
 
 def _wanted(torch: Torch, limits: NvccLimits) -> tuple[str, str]:
@@ -149,10 +118,13 @@ def _wanted(torch: Torch, limits: NvccLimits) -> tuple[str, str]:
     return "", f"nvcc from CUDA {torch.cuda_major}.x, or of another major, {other}"
 
 
-def _bring_nvcc(torch: Torch, limits: NvccLimits, settings: BuildSettings, sites: Sequence[Path]) -> list[str]:
+def _bring_nvcc(search: NvccSearch) -> list[str]:
     """How to get an nvcc that will do; pip has a whole one since CUDA 13."""
+    settings, torch, limits = search.settings, search.torch, search.limits
     clang = f"install clang {OLDEST} or later (Debian, Ubuntu: apt-get install clang-{OLDEST}), and in torch's "
-    clang += f"environment, which a build in isolation does by itself: {install([*missing_parts(sites), FATBINARY])}"
+    clang += (
+        f"environment, which a build in isolation does by itself: {install([*missing_parts(search.sites), FATBINARY])}"
+    )
     if limits.oldest and limits.oldest[0] < 13:
         return [
             clang,

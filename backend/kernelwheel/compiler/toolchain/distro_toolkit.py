@@ -12,7 +12,7 @@ import shutil
 from pathlib import Path
 
 from ...runtime.machine.files import is_file
-from .linked_toolkit import CUDART, linked_toolkit
+from .linked_toolkit import CUDART, linked_folder
 from .programs import output_of
 from .toolkit_identity import PARTS
 
@@ -30,11 +30,7 @@ LIBRARIES =+ $(_SPACE_) "-L$(TOP)/lib64"
 
 
 def distro_toolkit(nvcc: str) -> Path | str:
-    """The nvcc of a folder of links in the usual layout, made from the parts that this nvcc uses.
-
-    Returns:
-        `folder/bin/nvcc`; or, in words, what could not be found.
-    """
+    """A folder of links in the usual layout, made from the parts that this nvcc uses; or, in words, what is missing."""
     dry_run = output_of(nvcc, "--dryrun", "-c", "-x", "cu", os.devnull, "-o", os.devnull)
     here = _first_match(dry_run, r"^#\$ _HERE_=(.+)$")
     if not here:
@@ -60,7 +56,7 @@ def distro_toolkit(nvcc: str) -> Path | str:
         parts["bin/crt"] = Path(here) / "crt"
     if "nvvm/bin/cicc" in parts:
         parts["bin/cicc"] = parts["nvvm/bin/cicc"]
-    return linked_toolkit(parts, {"bin/nvcc.profile": PROFILE})
+    return linked_folder(parts, {"bin/nvcc.profile": PROFILE})
 
 
 def _first_match(text: str, pattern: str) -> str:

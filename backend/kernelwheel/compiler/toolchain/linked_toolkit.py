@@ -21,12 +21,6 @@ from ...runtime.variables import search_path
 CUDART = HOST_PLATFORM.static("cudart_static")  # the static CUDA runtime, in `lib64` of a toolkit
 
 
-def linked_toolkit(parts: Mapping[str, Path], files: Mapping[str, str]) -> Path | str:
-    """The program `bin/nvcc` in such a folder; or, in words, why there is none."""
-    folder = linked_folder(parts, files)
-    return folder if isinstance(folder, str) else folder / "bin" / "nvcc"
-
-
 def linked_folder(parts: Mapping[str, Path], files: Mapping[str, str]) -> Path | str:
     """A folder of links to `parts`, by name, which this process removes when it ends; or, in words, why there is none.
 

@@ -17,11 +17,14 @@ from ...runtime.errors import BuildError
 from ...runtime.machine.files import is_seen
 from ...runtime.machine.gpus import Arch
 from ...runtime.machine.platforms import numbers
+from ...runtime.record import remembered
 from .clang_toolkit import CLANG, clang_toolkit, clang_version, clangs_on_path
+from .cxx import any_cxx
 from .distro_toolkit import distro_toolkit
 from .linked_toolkit import CUDART
 from .programs import last_line, output_of
 from .toolkit import Nvcc, find_cudart
+from .torch_files import Torch
 
 
 class NvccLimits(NamedTuple):
@@ -63,13 +66,30 @@ class NvccCandidate:
     outcome: str
 
 
-def nvcc_places(
-    settings: BuildSettings, sites: Sequence[Path], environ: Mapping[str, str]
-) -> Iterator[tuple[str, str]]:
-    """The places where nvcc may be, in order of precedence: (where, path); the paths need not exist.
+@dataclass(frozen=True)
+class NvccSearch:
+    """What nvcc is looked for with, and what it must fit."""
 
-    `sites` are the folders where pip may have installed a toolkit; torch's is the first.
-    """
+    settings: BuildSettings
+    torch: Torch
+    environ: Mapping[str, str]
+    path: Sequence[str] = ()  # sys.path, where pip may have installed a toolkit that is not beside a torch for CUDA
+    limits: NvccLimits = LIKE_TORCH
+
+    @property
+    def sites(self) -> tuple[Path, ...]:
+        """The folders where pip may have installed a toolkit: torch's first, then those on sys.path."""
+        return tuple(dict.fromkeys([self.torch.root.parent, *(Path(folder) for folder in self.path if folder)]))
+
+    @remembered
+    def host(self) -> str:
+        """The C++ compiler that an nvcc is asked with, if it finds none by itself."""
+        return any_cxx(self.settings, self.environ)
+
+
+def nvcc_places(search: NvccSearch) -> Iterator[tuple[str, str]]:
+    """The places where nvcc may be, in order of precedence: (where, path); the paths need not exist."""
+    settings, sites, environ = search.settings, search.sites, search.environ
     if settings.nvcc:
         yield str(settings.origin("nvcc")), settings.nvcc
     if settings.cuda_home:
@@ -98,20 +118,10 @@ def _packaged(site: Path) -> list[Path]:
     return sorted(found, key=lambda path: numbers(path.parents[1].name), reverse=True)
 
 
-def inspect_nvcc(
-    origin: str,
-    place: str,
-    torch_cuda: str,
-    sites: Sequence[Path],
-    environ: Mapping[str, str],
-    limits: NvccLimits = LIKE_TORCH,
-    host: str = "",
-) -> NvccCandidate:
-    """Inspect the nvcc at `place`: whether it fits `torch_cuda` (by default the same major) and is complete.
-
-    `host` is the C++ compiler that it is asked with, if it finds none by itself.
-    """
-    nvcc = _in_two_folders(place, environ) or _examine(origin, place, torch_cuda, sites, environ, limits, host)
+def inspect_nvcc(origin: str, place: str, search: NvccSearch) -> NvccCandidate:
+    """Inspect the nvcc at `place`: whether it fits torch's CUDA (by default the same major) and is complete."""
+    torch_cuda = str(search.torch.cuda)
+    nvcc = _in_two_folders(place, search.environ) or _examine(origin, place, search)
     if isinstance(nvcc, str):
         return NvccCandidate(origin, place, None, nvcc)
     outcome = f"clang {nvcc.clang} with CUDA {nvcc.version}" if nvcc.clang else f"CUDA {nvcc.version}"
@@ -122,40 +132,33 @@ def inspect_nvcc(
     return NvccCandidate(origin, place, nvcc, outcome)
 
 
-def _examine(
-    origin: str,
-    place: str,
-    torch_cuda: str,
-    sites: Sequence[Path],
-    environ: Mapping[str, str],
-    limits: NvccLimits,
-    host: str,
-) -> Nvcc | str:
+def _examine(origin: str, place: str, search: NvccSearch) -> Nvcc | str:
     """The nvcc at `place`; in words, why it cannot be used."""
+    environ = search.environ
     path = shutil.which(place, path=environ.get("PATH", ""))
     if path is None:
         return _why_not(Path(place))
     version = output_of(path, "--version")
     if clang := clang_version(version):
-        linked = clang_toolkit(path, clang, sites, environ)
+        linked = clang_toolkit(path, clang, search.sites, environ)
         if isinstance(linked, str):
             return linked
-        path = str(linked)
+        path = str(linked / "bin/nvcc")
         version = output_of(path, "--version")
     match = re.search(r"\bV(\d+\.\d+\.\d+)\b", version)
     if not match:
         return f"does not answer --version as nvcc does ({last_line(version)})"
-    if unfit := limits.against(match[1], torch_cuda):
+    if unfit := search.limits.against(match[1], str(search.torch.cuda)):
         return unfit
     # --dryrun prints the profile variables: TOP is the root that nvcc itself uses, behind any wrapper script, and
     # INCLUDES has the folder of its headers.
-    profile, top = _profile(path, host)
+    profile, top = _profile(path, search.host)
     if not top:
         linked = distro_toolkit(path)
         if isinstance(linked, str):
             return linked
-        path = str(linked)
-        profile, top = _profile(path, host)
+        path = str(linked / "bin/nvcc")
+        profile, top = _profile(path, search.host)
     root = Path(top).resolve()
     searched = re.search(r'^#\$ INCLUDES=.*?"-I([^"]+)"', profile, re.MULTILINE)
     include = Path(searched[1]).resolve() if searched else root / "include"

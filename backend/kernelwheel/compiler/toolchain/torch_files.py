@@ -82,12 +82,6 @@ def torch_libraries(torch: Torch) -> list[str]:
     return sorted({path.name for folder in folders for path in folder.glob(f"*{HOST_PLATFORM.suffix}*")})
 
 
-def version_in(root: Path) -> str | None:
-    """The version of the torch in a package folder; None if there is none."""
-    file = root / "version.py"
-    return _assigned_strings(file).get("__version__") if is_file(file) else None
-
-
 def _assigned_strings(path: Path) -> dict[str, str]:
     """The module-level `name = 'literal'` of a Python file, annotated or not."""
     text = path.read_text(encoding="utf-8", errors="replace")

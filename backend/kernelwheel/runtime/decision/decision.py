@@ -21,7 +21,7 @@ from .snapshot import Damaged, Snapshot
 
 
 class Request(Record):
-    """A request for kernels: that of a call. Those of `cache build` and its kind are in store/build_request.py."""
+    """A request for kernels: that of a call. Those of `cache build` and its kind are in store/build_ahead.py."""
 
     device: str  # `cpu` or `cuda`
     # the compute capability of the GPU that a call runs on; None for all GPUs of the Host
