@@ -151,7 +151,7 @@ def default_folder() -> Path:
         raise StoreError(
             "no folder to store compiled kernels in",
             required="an absolute path from XDG_CACHE_HOME, or from the user's home",
-            found=f"neither, nor a home of user {HOST_PLATFORM.starter()} in the user database",
+            found=f"neither, nor a home of user {os.getuid()} in the user database",
             remedies=["set HOME, or XDG_CACHE_HOME to an absolute path"],
         )
     return folder / "kernelwheel"
@@ -172,7 +172,7 @@ def trust_of(settings: Settings) -> Trust:
         raise StoreError(
             "a program that runs with another user's privileges cannot use a cache",
             required="one user: the environment of whoever started the program decides where caches are",
-            found=f"user {HOST_PLATFORM.starter()}, privileges of user {HOST_PLATFORM.user()}, or privileges put "
+            found=f"user {os.getuid()}, privileges of user {os.geteuid()}, or privileges put "
             "aside or given by the program's file (setuid, setgid, capabilities; AT_SECURE)",
             remedies=["install a wheel that was built for this machine"],
         )
