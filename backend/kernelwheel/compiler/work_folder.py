@@ -30,8 +30,9 @@ from pathlib import Path
 from typing import Any
 
 from ..project.build_platforms import HOST_PLATFORM
+from ..project.source_files import file_sha256
 from ..runtime.errors import BuildError, StoreError
-from ..runtime.machine.files import file_sha256, json_sha256
+from ..runtime.machine.files import json_sha256
 from ..runtime.machine.fork_safe_locks import exclusive
 from ..runtime.machine.permissions import FOLDER, PRIVATE, Trust
 from ..runtime.store.store import REUSABLE, Store

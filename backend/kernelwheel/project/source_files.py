@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
 from ..runtime.errors import BuildError, SettingsError, way_out
-from ..runtime.machine.files import file_sha256, is_file, is_folder
+from ..runtime.machine.files import is_file, is_folder, stream_sha256
 from ..source_language import CUDA_SUFFIX, CXX_SUFFIXES, UNFIT
 from .extension import Extension, refuse
 
@@ -80,6 +80,12 @@ def source_digests(root: Path, files: Iterable[str] | None = None) -> dict[str, 
             found=f"{type(error).__name__}: {error}",
             remedies=[way_out(error)],
         ) from error
+
+
+def file_sha256(path: Path) -> str:
+    """The sha256 of a file's bytes, in hex."""
+    with path.open("rb") as stream:
+        return stream_sha256(stream)
 
 
 def _resolve(extension: Extension, project: Path) -> Extension:

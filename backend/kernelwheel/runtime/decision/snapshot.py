@@ -7,6 +7,7 @@ sources, the entries of the stores) is read only if it does not.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -19,7 +20,7 @@ from ..artifact.compatible import ANYTHING, Mismatch, Wanted
 from ..artifact.content import MAIN, Content
 from ..artifact.manifest import Manifest
 from ..errors import IncompatibleArtifactError, KernelWheelError, UnreadableArtifactError
-from ..machine.files import is_file, is_folder, is_seen, json_sha256
+from ..machine.files import is_file, is_folder, json_sha256
 from ..machine.host import Host
 from ..machine.platforms import can_compile, require_supported
 from ..record import Record, remembered
@@ -236,7 +237,7 @@ def find_sources(package: str, version: str, native: Path, manifest: Manifest | 
 def _checkout(package: str, native: Path) -> Path:
     """The project of an editable install: where its note says, or around the package that is imported."""
     for note in (Path(folder or ".") / editable_name(package) / NOTE for folder in sys.path):
-        if is_seen(note):
+        if os.path.exists(note):
             return Path(json.loads(note.read_text(encoding="utf-8"))["project"])
     # Follow the file's link: a strict editable install imports a folder of links to the checkout's files.
     return (native.parent / "__init__.py").resolve().parents[package.count(".") + 1]

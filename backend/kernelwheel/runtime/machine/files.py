@@ -22,18 +22,6 @@ _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_asci
 NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
-def is_seen(path: Path) -> bool:
-    """Whether a file or folder exists, as far as this user can see.
-
-    `Path.exists` raises if a folder on the way cannot be entered, such as another user's home.
-    """
-    try:
-        path.stat()
-    except OSError:
-        return False
-    return True
-
-
 def is_file(path: Path) -> bool:
     """Whether a file exists. From Python 3.14 on, `Path.is_file` returns False even if it cannot know."""
     return stat.S_ISREG(_mode(path))
@@ -51,12 +39,6 @@ def _mode(path: Path) -> int:
         if error.errno in NOT_THERE:
             return 0
         raise
-
-
-def file_sha256(path: Path) -> str:
-    """The sha256 of a file's bytes, in hex."""
-    with path.open("rb") as stream:
-        return stream_sha256(stream)
 
 
 def stream_sha256(stream: RawIOBase | BufferedIOBase) -> str:
