@@ -178,7 +178,8 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
         request = CompileRequest(content, job.sources, chosen, None, scratch=scratch)
         answer = compiler_process.ask(request, _say, {})
         artifact = _artifact_of(answer, facts.import_name)
-        tag = tags.platform_tag(artifact.files, chosen, answer.packing["torch_libraries"])
+        libraries = [artifact.folder / library.file for library in artifact.manifest.libraries]
+        tag = tags.platform_tag(libraries, chosen, answer.packing["torch_libraries"])
         components = components_of(artifact.manifest, answer.packing["components"])
         if artifact.manifest.cpu:
             _say(f"CPU: needs {', '.join(artifact.manifest.cpu)}; checked before loading")
@@ -214,7 +215,7 @@ def _job(ours: Mapping[str, Any]) -> CompileJob:
     facts = facts.located(Path.cwd())
     chosen = build_settings.resolve(facts.import_name, options, os.environ, ours)
     sources = Path(facts.sources).resolve()
-    content = facts.content("0", source_digests(sources, facts.files), chosen.content(cuda=True))
+    content = facts.content("0", source_digests(sources, facts.files), chosen.content())
     if not can_use_cuda(content):
         chosen = chosen.changed("cuda", "off", Origin("no extension uses CUDA"))
     return CompileJob(content, sources, chosen)

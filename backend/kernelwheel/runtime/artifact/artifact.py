@@ -22,11 +22,6 @@ class Artifact(Record):
     manifest: Manifest
     guard: Guard | None = None  # of the Store that it is an entry of; None if it is the package's own, from its wheel
 
-    @property
-    def files(self) -> list[Path]:
-        """Its libraries."""
-        return [self.folder / library.file for library in self.manifest.libraries]
-
     def only(self, part: str) -> Artifact:
         """The same with the libraries of one part; all of it for none."""
         return self._replace(manifest=self.manifest.only(part)) if part else self

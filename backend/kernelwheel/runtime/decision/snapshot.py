@@ -191,7 +191,7 @@ class InstalledPackage:
         Of a wheel's sources, or of a checkout's as they were when first read, with the options of this process.
         """
         content = self.content
-        return Wanted(self.version, {**content, "options": self.settings.content(cuda=True)} if content else None)
+        return Wanted(self.version, {**content, "options": self.settings.content()} if content else None)
 
     def read_sources_again(self) -> None:
         """Accept sources of a checkout that were edited since they were first read; the compiler checks a wheel's."""

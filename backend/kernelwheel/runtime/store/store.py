@@ -27,7 +27,7 @@ from ..machine.permissions import NOBODY_ELSE, PRIVATE, Guard, Trust
 from ..machine.platforms import HOST_PLATFORM
 from ..record import Record
 from ..settings import EVERYONE, Settings
-from ..variables import cache_home, own_variable
+from ..variables import default_folder, own_variable
 
 # In a build folder: exists only while everything else in it can be reused by the next compile.
 REUSABLE = "reusable.json"
@@ -142,19 +142,6 @@ class Store(Record):
             found=f"{type(error).__name__}: {error}",
             remedies=[way_out(error)] if error.errno in TOO_MANY_OPEN else remedies,
         )
-
-
-def default_folder() -> Path:
-    """The user's cache folder (XDG_CACHE_HOME, else ~/.cache), in which each package has its own subfolder."""
-    folder = cache_home()
-    if folder is None:
-        raise StoreError(
-            "no folder to store compiled kernels in",
-            required="an absolute path from XDG_CACHE_HOME, or from the user's home",
-            found=f"neither, nor a home of user {os.getuid()} in the user database",
-            remedies=["set HOME, or XDG_CACHE_HOME to an absolute path"],
-        )
-    return folder / "kernelwheel"
 
 
 def stores(settings: Settings, package: str, version: str) -> Iterator[Store]:
