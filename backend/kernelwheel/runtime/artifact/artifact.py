@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..errors import IncompatibleArtifactError
 from ..machine.platforms import HOST_PLATFORM
 from ..record import Record
 from . import manifest as manifests
@@ -13,6 +14,13 @@ from .manifest import Library, Manifest
 
 if TYPE_CHECKING:  # at run time, only what loading a wheel's Artifact needs is imported
     from ..machine.permissions import Guard
+
+
+class Damaged(Record):
+    """An entry in the user's own store whose manifest is damaged."""
+
+    folder: Path
+    error: IncompatibleArtifactError
 
 
 class Artifact(Record):

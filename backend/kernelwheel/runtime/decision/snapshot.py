@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from .. import variables
 from ..artifact import manifest as manifests
-from ..artifact.artifact import Artifact
+from ..artifact.artifact import Artifact, Damaged
 from ..artifact.compatible import ANYTHING, Mismatch, Wanted
 from ..artifact.content import MAIN, Content
 from ..artifact.manifest import Manifest
@@ -44,13 +44,6 @@ class Sources(Record):
     folder: Path  # the folder with CMakeLists.txt, or with the files of the extensions
     # those in `[tool.kernelwheel]`; for a wheel, those that decide the binary, from its manifest
     options: dict[str, str]
-
-
-class Damaged(Record):
-    """An entry in the user's own store whose manifest is damaged."""
-
-    folder: Path
-    error: IncompatibleArtifactError
 
 
 class Snapshot(Record):
@@ -138,16 +131,12 @@ class InstalledPackage:
         read = self.read_wheel(host)
         stores: list[Store] = []
         entries: list[Artifact | Damaged] = []
-
-        def note(folder: Path, error: IncompatibleArtifactError) -> None:
-            entries.append(Damaged(folder, error))
-
         try:
             jit = read.jit or self.settings.jit
             read = read._replace(settings=self.settings, sources=self.source, wanted=self.wanted, jit=jit)
             for store in self.stores():
                 stores.append(store)
-                entries.extend(store.entries(note if store.own else None))  # else, a damaged one ends the reading
+                entries.extend(store.entries())
         except KernelWheelError as error:
             read = read._replace(error=error)
         features = [name for each in entries if isinstance(each, Artifact) for name in each.manifest.cpu]

@@ -67,10 +67,9 @@ def with_gpus(host: Host) -> Host:
     """The same Host with its driver and GPUs. Initialises CUDA: call it only when CUDA is about to be used anyway."""
     import torch
 
-    if host.cuda is None or not torch.cuda.is_available():
-        return host._replace(driver=driver_version(), capabilities=())
-    capabilities = (torch.cuda.get_device_capability(i) for i in range(torch.cuda.device_count()))
-    return host._replace(driver=driver_version(), capabilities=tuple(sorted(set(capabilities))))
+    count = torch.cuda.device_count() if host.cuda is not None and torch.cuda.is_available() else 0
+    capabilities = {torch.cuda.get_device_capability(i) for i in range(count)}
+    return host._replace(driver=driver_version(), capabilities=tuple(sorted(capabilities)))
 
 
 def with_listed_gpus(host: Host) -> Host:

@@ -15,12 +15,12 @@ by `publishing`.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from ..artifact import manifest as manifests
-from ..artifact.artifact import Artifact
+from ..artifact.artifact import Artifact, Damaged
 from ..artifact.manifest_schema import is_digest
 from ..errors import TOO_MANY_OPEN, IncompatibleArtifactError, StoreError, UnreadableStoreError, command, way_out
 from ..machine.permissions import NOBODY_ELSE, PRIVATE, Guard, Trust
@@ -31,8 +31,6 @@ from ..variables import default_folder, own_variable
 
 # In a build folder: exists only while everything else in it can be reused by the next compile.
 REUSABLE = "reusable.json"
-
-OnDamage = Callable[[Path, IncompatibleArtifactError], None]
 
 
 class Store(Record):
@@ -50,8 +48,8 @@ class Store(Record):
         """The folder for this package and version; nothing outside it is touched."""
         return self.folder / self.package / self.version
 
-    def entries(self, damaged: OnDamage | None = None) -> Iterator[Artifact]:
-        """The entries whose manifests are intact, sorted by name; their libraries are not read."""
+    def entries(self) -> Iterator[Artifact | Damaged]:
+        """The entries, sorted by name; their libraries are not read. A damaged one of a read-only Store is raised."""
         try:
             with self.guard.opened(self.root) as root, os.scandir(root) as inside:
                 names = sorted(each.name for each in inside)
@@ -61,15 +59,13 @@ class Store(Record):
             raise self.unreadable(error) from error
         for folder in (self.root / name for name in names if is_digest(name)):
             try:
-                entry = self.read(folder)
+                yield self.read(folder)
             except IncompatibleArtifactError as error:
                 if not folder.exists():
                     continue  # another process has just removed it
-                if damaged is None:
-                    raise error if self.own else self._damaged_for_good(folder, error) from error
-                damaged(folder, error)
-            else:
-                yield entry
+                if not self.own:
+                    raise self._damaged_for_good(folder, error) from error
+                yield Damaged(folder, error)
 
     def read(self, folder: Path) -> Artifact:
         """An entry, its manifest verified; its libraries are not read."""
