@@ -62,17 +62,12 @@ class Guard(Record):
         finally:
             os.close(descriptor)
 
-    def check(self, folder: Path) -> None:
-        """Refuse a folder that others could have changed. Raises as `opened`."""
-        with self.opened(folder):
-            pass
-
-    def make(self, folder: Path, mode: int) -> None:
-        """Make a folder and its parents, or check those that exist.
+    def check(self, folder: Path, make: int | None = None) -> None:
+        """Refuse a folder that others could have changed, after making it and its parents if `make` is their mode.
 
         Raises as `opened`.
         """
-        with self.opened(folder, make=mode):
+        with self.opened(folder, make):
             pass
 
     def open_file(self, parent: int, name: str, path: Path) -> int:

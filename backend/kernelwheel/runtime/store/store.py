@@ -90,7 +90,7 @@ class Store(Record):
             raise self._damaged_for_good(folder, because) from because
         place = self.root / ".quarantine" / f"{folder.name}.{os.urandom(4).hex()}"
         try:
-            self.guard.make(place.parent, PRIVATE)
+            self.guard.check(place.parent, make=PRIVATE)
             with suppress(FileNotFoundError):  # another process was faster
                 folder.rename(place)
         except OSError as error:
