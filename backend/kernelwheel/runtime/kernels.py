@@ -20,7 +20,7 @@ from .artifact.artifact import Artifact
 from .artifact.compatible import capability_mismatch
 from .artifact.content import MAIN, can_use_cuda, needed_for, only, part_of
 from .artifact.manifest import unreadable
-from .decision.carry_out import find, look
+from .decision.carry_out import compile_into_store, find, look
 from .decision.decision import Request, against, verdict
 from .decision.no_kernels import incompatible, left_out, no_gpu, none_made, other_gpu
 from .decision.snapshot import InstalledPackage
@@ -211,7 +211,6 @@ class Kernels:
         if decision.artifact:
             return decision.artifact
         from . import progress
-        from .decision.carry_out import compile_into_store
 
         say = progress.printer(package.package)
         try:

@@ -37,8 +37,7 @@ class Host(Record):
 
 def python_abi() -> str:
     """The running Python's ABI tag (PyPA, platform compatibility tags): `cp312`, or `cp313t` without the GIL."""
-    name = "cp" if sys.implementation.name == "cpython" else sys.implementation.name
-    return f"{name}{sys.version_info.major}{sys.version_info.minor}{getattr(sys, 'abiflags', '')}"
+    return f"cp{sys.version_info.major}{sys.version_info.minor}{getattr(sys, 'abiflags', '')}"
 
 
 def torch_required(version: str) -> str:

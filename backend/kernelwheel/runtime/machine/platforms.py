@@ -54,8 +54,6 @@ class Linux:
         Our kernels will be linked to that one, and the file on disk may have been replaced since. GNU ld defines a
         symbol named after each version; its value may be 0.
         """
-        if sys.platform != "linux":
-            return ""
         try:
             library = ctypes.CDLL("libstdc++.so.6", mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
         except OSError:  # it is not loaded
