@@ -41,7 +41,6 @@ with requirements.imports_checked_later():
     from .runtime.artifact import manifest as manifests
     from .runtime.artifact.artifact import Artifact
     from .runtime.artifact.content import can_use_cuda
-    from .runtime.compiler_process import CompileAnswer
     from .runtime.decision.snapshot import package_path
 
 Config = Mapping[str, Any] | None
@@ -177,8 +176,9 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
         request = job._replace(content={**job.content, "version": version}, scratch=Path(temporary) / "artifact")
         answer = compiler_process.ask(request, _say, {})
         artifact = _artifact_of(answer, facts.import_name)
-        tag = tags.platform_tag(artifact.files, chosen, answer.packing["torch_libraries"])
-        components = components_of(artifact.manifest, answer.packing["components"])
+        libraries = [artifact.folder / library.file for library in artifact.manifest.libraries]
+        tag = tags.platform_tag(libraries, chosen, answer["packing"]["torch_libraries"])
+        components = components_of(artifact.manifest, answer["packing"]["components"])
         if artifact.manifest.cpu:
             _say(f"CPU: needs {', '.join(artifact.manifest.cpu)}; checked before loading")
         for line in (abi_audit.audit(artifact), *tags.tag_lines(tag), *without_text(components)):
@@ -213,18 +213,18 @@ def _job(ours: Mapping[str, Any]) -> CompileJob:
     facts = facts.located(Path.cwd())
     chosen = BuildSettings.resolve(facts.import_name, options, os.environ, ours)
     sources = Path(facts.sources).resolve()
-    content = facts.content("0", source_digests(sources, facts.files), chosen.content(cuda=True))
+    content = facts.content("0", source_digests(sources, facts.files), chosen.content())
     if not can_use_cuda(content):
         chosen = chosen.changed("cuda", "off", Origin("no extension uses CUDA"))
     return CompileJob(content, sources, chosen, None)
 
 
-def _artifact_of(answer: CompileAnswer, package: str) -> Artifact:
+def _artifact_of(answer: Mapping[str, Any], package: str) -> Artifact:
     """The Artifact that the compiler made, with the decisions of this build, whenever its libraries were compiled."""
-    manifest = manifests.read(answer.folder, package)
+    folder = Path(answer["folder"])
+    manifest = manifests.read(folder, package)
     assert manifest is not None
-    built_with = {**manifest.built_with, **answer.decisions}
-    return Artifact(answer.folder, manifest._replace(built_with=built_with))
+    return Artifact(folder, manifest._replace(built_with={**manifest.built_with, **answer["decisions"]}))
 
 
 def _say(line: str) -> None:

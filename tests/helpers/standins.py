@@ -310,7 +310,7 @@ def inspect_beside(
 
 def planned(facts: PackageFacts, version: str, root: Path, chosen: BuildSettings, tools: Toolchain) -> Planned:
     """The same with what it is compiled with."""
-    content = facts.content(version, source_digests(root, facts.files), chosen.content(cuda=True))
+    content = facts.content(version, source_digests(root, facts.files), chosen.content())
     plan, headers = create_plan(content, root, replace(tools, settings=chosen))
     return Planned(plan, tools, headers)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import re
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -12,7 +13,6 @@ from pathlib import Path
 from ..runtime.commands.doctor import Finding
 from ..runtime.decision.snapshot import InstalledPackage, editable_name, package_path
 from ..runtime.errors import REINSTALL
-from ..runtime.machine.files import is_seen
 from ..store.wheel_record import parse_record, record_digest
 
 
@@ -25,7 +25,7 @@ def look(package: InstalledPackage, torch: Path, path: Sequence[str]) -> Iterato
 
 def _two_installs(name: str, used: Path, path: Sequence[str]) -> Iterator[Finding]:
     places = (Path(folder or ".") / package_path(name) for folder in path)
-    others = {place.resolve() for place in places if is_seen(place / "__init__.py")} - {used.resolve()}
+    others = {place.resolve() for place in places if os.path.exists(place / "__init__.py")} - {used.resolve()}
     if others:
         yield Finding(
             f"{name} is installed more than once",

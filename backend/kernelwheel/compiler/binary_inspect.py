@@ -12,9 +12,9 @@ from ..project.arch_choice import from_code
 from ..project.build_platforms import MZ, PLATFORMS
 from ..project.drivers import driver_for
 from ..project.extension import is_of_cuda_major
+from ..project.source_files import file_sha256
 from ..runtime.artifact.manifest import Library
 from ..runtime.errors import BuildError
-from ..runtime.machine.files import file_sha256
 from .cross.windows.pe_inspect import PeFile
 from .elf_inspect import ElfFile
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,9 @@ from typing import Any
 from ..runtime.artifact import manifest as manifests
 from ..runtime.artifact.artifact import Artifact
 from ..runtime.artifact.content import part_made
-from ..runtime.compiler_process import CompileAnswer
 from ..runtime.errors import IncompatibleArtifactError, KernelWheelError, StoreError
 from ..runtime.progress import Say
+from ..runtime.record import Record
 from ..runtime.store.clearing import Cleaning, clean_builds
 from ..runtime.store.store import Store, stores
 from ..runtime.store.store_lock import making, sign
@@ -31,6 +32,17 @@ from .toolchain.compiler_environment import without_effect
 from .toolchain.toolchain import Toolchain
 from .toolchain.torch_files import torch_libraries
 from .work_folder import LOG, work_path
+
+
+class CompileAnswer(Record):
+    """The Artifact for a job."""
+
+    folder: Path  # where it is
+    compiled: bool  # whether it was compiled just now
+    decisions: Mapping[str, Any]  # the reasons for what this job asks for, as in a manifest's `built_with`
+    # for a wheel, what its packing needs of what was compiled with: `components`, see component_facts.py, and
+    # `torch_libraries`, the files of the libraries that torch brings
+    packing: Mapping[str, Any]
 
 
 def build_or_reuse(job: CompileJob, caller: Caller, say: Say) -> CompileAnswer:

@@ -20,7 +20,8 @@ from ..flags.words import options_of, values_of
 from ..project.arch_choice import gencode
 from ..project.build_platforms import PLATFORMS, WindowsBuild
 from ..project.extension import Extension
-from ..runtime.machine.files import file_sha256, json_sha256
+from ..project.source_files import file_sha256
+from ..runtime.machine.files import json_sha256
 from ..source_language import SOURCES
 from .cmake_driver import BUILD_TYPE, GENERATOR
 from .cross.cmake_files import toolchain_file

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..flags.words import options_of, with_files
+from ..project.source_files import file_sha256
 from ..runtime.errors import BuildError
-from ..runtime.machine.files import file_sha256
 from ..version import LOADED
 from .headers import Headers, digests, flags_of, headers_of, search_folders
 from .linked_files import beginning, files_in, is_shared, linked_files

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ..flags.words import options_of, values_of
+from ..project.source_files import file_sha256
 from ..readable import readable
-from ..runtime.machine.files import file_sha256, is_file
+from ..runtime.machine.files import is_file
 from .headers import Reached
 from .plan import Plan
 from .toolchain.binding import find_cuda_library

@@ -30,8 +30,9 @@ from pathlib import Path
 from typing import Any
 
 from ..project.build_platforms import HOST_PLATFORM
+from ..project.source_files import file_sha256
 from ..runtime.errors import BuildError, StoreError
-from ..runtime.machine.files import file_sha256, json_sha256
+from ..runtime.machine.files import json_sha256
 from ..runtime.machine.fork_safe_locks import exclusive
 from ..runtime.machine.permissions import FOLDER, PRIVATE, Trust
 from ..runtime.store.store import REUSABLE, Store
@@ -93,11 +94,11 @@ def _in_store(plan: Plan, store: Store, say: Callable[[str], None], held: ExitSt
     try:
         if not FIT.fullmatch(str(path)):
             raise OSError(errno.EINVAL, "CMake and nvcc cannot handle this path", str(path))
-        store.guard.make(store.builds.parent, FOLDER)
-        store.guard.make(store.builds, PRIVATE)
+        store.guard.check(store.builds.parent, make=FOLDER)
+        store.guard.check(store.builds, make=PRIVATE)
         lock = exclusive(path.with_suffix(".lock"), lambda: say(f"waiting for the build in {path}"))
         held.enter_context(lock)  # compilers inherit it
-        store.guard.make(path, PRIVATE)
+        store.guard.check(path, make=PRIVATE)
         if shutil.disk_usage(path).free < ROOM:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
         return path

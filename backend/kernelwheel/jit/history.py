@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from ..runtime.artifact.artifact import Artifact
+from ..runtime.artifact.artifact import Artifact, Damaged
 from ..runtime.artifact.content import Content
 from ..runtime.artifact.manifest import FILE
 from ..runtime.decision.snapshot import InstalledPackage
@@ -12,8 +12,13 @@ from ..store.content_changes import differences
 
 
 def last_entries(package: InstalledPackage) -> list[Artifact]:
-    """The entries in all stores, the last one at the end."""
-    return sorted((entry for store in package.stores() for entry in store.entries()), key=_made)
+    """The entries in all stores, the last one at the end. Raises if one is damaged."""
+    entries = []
+    for entry in (entry for store in package.stores() for entry in store.entries()):
+        if isinstance(entry, Damaged):
+            raise entry.error
+        entries.append(entry)
+    return sorted(entries, key=_made)
 
 
 def changes(had: Content, wanted: Content) -> str:

@@ -60,9 +60,7 @@ def described(arguments: LoadArguments, texts: Mapping[str, bytes]) -> Descripti
     if arguments.build_directory:
         folder = str(Path(arguments.build_directory).absolute())
         settings = settings.changed("cache-dir", folder, Origin("build_directory"))
-    content = make_content(
-        package, LOADED, _digests(tree), "stable", OLDEST_TORCH, [extension], settings.content(cuda=True)
-    )
+    content = make_content(package, LOADED, _digests(tree), "stable", OLDEST_TORCH, [extension], settings.content())
     return Description(package, environ, settings, tree, extension, content)
 
 

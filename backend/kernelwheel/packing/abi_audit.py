@@ -30,7 +30,8 @@ def audit(artifact: Artifact) -> str:
     manifest = artifact.manifest
     bound = {file for file, extension in manifest.extensions.items() if extension["kind"] != "operators"}
     modules_only = manifest.plan["target"]["binding"] and not manifest.extensions
-    libraries = [path for path in artifact.files if path.name not in bound and not modules_only]
+    files = [] if modules_only else [library.file for library in manifest.libraries if library.file not in bound]
+    libraries = [artifact.folder / file for file in files]
     if not libraries:
         return "stable ABI: no library claims it"
     if importlib.util.find_spec("torch_abi_audit") is None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence, Set
 from typing import NamedTuple
 
 from ..runtime.errors import SettingsError
-from ..runtime.machine.gpus import ITEM, TEGRA, Arch
+from ..runtime.machine.gpus import TEGRA, Arch
 
 # The names that torch.utils.cpp_extension understands.
 NAMED = {
@@ -28,6 +28,7 @@ NAMED = {
     "Blackwell+Tegra": "11.0",
 }
 OLDEST_DEFAULT = (7, 5)
+_ITEM = re.compile(r"(?P<major>\d+)\.(?P<minor>\d)(?P<suffix>[af]?)(?P<ptx>\+PTX)?")
 # The options of nvcc that choose architectures (nvcc manual, "Options for Steering GPU Code Generation").
 CHOOSES = r"--?(gpu-architecture|arch|gpu-code|code|generate-code|gencode)([= ]|$)"
 
@@ -66,7 +67,7 @@ def parse(text: str, origin: str) -> ArchList:
     ptx: set[Arch] = set()
     for item in re.split(r"[;\s]+", text.strip()):
         for part in NAMED.get(item, item).split(";"):
-            match = ITEM.fullmatch(part)
+            match = _ITEM.fullmatch(part)
             if not match:
                 raise _bad_item(item, text, origin)
             arch = Arch(int(match["major"]), int(match["minor"]), match["suffix"])
@@ -78,8 +79,9 @@ def parse(text: str, origin: str) -> ArchList:
 
 def gencode(archs: ArchList) -> list[str]:
     """nvcc's options for a list (nvcc manual, `--generate-code`)."""
-    sass = [f"-gencode=arch=compute_{a.code},code=sm_{a.code}" for a in archs.sass]
-    return sass + [f"-gencode=arch=compute_{a.code},code=compute_{a.code}" for a in archs.ptx]
+    sass, ptx = ([str(arch).replace(".", "") for arch in each] for each in archs)
+    for_sass = [f"-gencode=arch=compute_{code},code=sm_{code}" for code in sass]
+    return for_sass + [f"-gencode=arch=compute_{code},code=compute_{code}" for code in ptx]
 
 
 def chosen_by(flags: Iterable[str]) -> list[str]:

@@ -18,6 +18,7 @@ class LinuxBuild(Linux):
     What is said of libraries and links holds for the platform that they are for.
     """
 
+    suffix = ".so"  # of shared libraries
     libc = "libc.so.6"
     has_glibc = True  # whose versions libraries are linked for, and a wheel's tag names
     # What torch, the driver and the system provide: a pattern of names of libraries.

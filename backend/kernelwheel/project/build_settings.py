@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..runtime.errors import SettingsError
-from ..runtime.settings import TABLE, VARIABLE, Option, Origin, Settings, absolute_folder, choice, flags, stripped
+from ..runtime.settings import TABLE, VARIABLE, Option, Origin, Settings, absolute_folder, choice, flags
 from . import arch_choice
 from .build_platforms import PLATFORMS
 from .drivers import read_driver
@@ -81,7 +81,7 @@ class BuildSettings(Settings):
         "a clang, is chosen accordingly. Empty: any. At run time, this machine's driver decides.",
     )
     nvcc: Option[str] = Option(
-        stripped,
+        str.strip,
         takes="a path",
         environment="CUDACXX",
         decides="tools",
@@ -90,7 +90,7 @@ class BuildSettings(Settings):
         "operators, it may be of another CUDA major than torch's.",
     )
     cuda_home: Option[str] = Option(
-        stripped,
+        str.strip,
         takes="a path",
         environment="CUDA_HOME",
         decides="tools",
@@ -98,7 +98,7 @@ class BuildSettings(Settings):
         help="The CUDA toolkit to use; empty: searched for.",
     )
     cxx: Option[str] = Option(
-        stripped,
+        str.strip,
         takes="a command or a path",
         environment="CXX",
         decides="tools",

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 from ..readable import readable
 from ..runtime.errors import SettingsError
-from ..runtime.machine.files import file_sha256, is_file, is_folder
+from ..runtime.machine.files import is_file, is_folder, stream_sha256
 from ..source_language import CUDA_SUFFIX, CXX_SUFFIXES, UNFIT
 from .extension import Extension, refuse
 
@@ -74,6 +74,12 @@ def source_digests(root: Path, files: Iterable[str] | None = None) -> dict[str, 
     with readable("the native sources", f"files and folders that this user can read in {root}"):
         names = _sources_below(root) if files is None else files
         return {name: file_sha256(root / name) for name in names}
+
+
+def file_sha256(path: Path) -> str:
+    """The sha256 of a file's bytes, in hex."""
+    with path.open("rb") as stream:
+        return stream_sha256(stream)
 
 
 def _resolve(extension: Extension, project: Path) -> Extension:

@@ -59,21 +59,13 @@ class CompileRequest(Record):
         return {"contract": CONTRACT, **values, "settings": self.settings.to_json()}
 
 
-class CompileAnswer(Record):
-    """The Artifact for a request."""
+def ask(request: CompileRequest, say: Callable[[str], None], environ: Mapping[str, str]) -> dict[str, Any]:
+    """Have an Artifact compiled, unless a store has it: its `folder`, and whether it was `compiled` just now.
 
-    folder: Path  # where it is
-    compiled: bool  # whether it was compiled just now
-    decisions: Mapping[str, Any]  # the reasons for what this request asked for, as in a manifest's `built_with`
-    # for a wheel, what its packing needs of what was compiled with: `components`, see compiler/component_facts.py, and
-    # `torch_libraries`, the files of the libraries that torch brings
-    packing: Mapping[str, Any] = {}  # frozen as it is: a Record
-
-
-def ask(request: CompileRequest, say: Callable[[str], None], environ: Mapping[str, str]) -> CompileAnswer:
-    """Have an Artifact compiled, unless a store has it."""
-    answer = send({"make": request.to_json()}, say, environ, () if request.lock is None else (request.lock,))
-    return CompileAnswer(Path(answer["folder"]), answer["compiled"], answer["decisions"], answer.get("packing", {}))
+    What else there is, for a build, says compiler/build_or_reuse.py.
+    """
+    inherited = () if request.lock is None else (request.lock,)
+    return dict(send({"make": request.to_json()}, say, environ, inherited))
 
 
 def describe(package: str, version: str, project: Path) -> dict[str, Any] | None:

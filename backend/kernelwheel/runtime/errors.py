@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 # It does not name the package: on a package index, that name may belong to another one.
@@ -37,8 +36,8 @@ class KernelWheelError(Exception):
         remedies: ways to fix it, each a sentence with the command or setting that does it.
     """
 
-    def __init__(self, problem: str, *, required: str, found: str, remedies: Sequence[str]) -> None:
-        super().__init__(problem, required, found, tuple(remedies))
+    def __init__(self, problem: str, required: str, found: str, remedies: Sequence[str]) -> None:
+        super().__init__(problem, required, found, tuple(remedies))  # by which it is pickled (multiprocessing)
         self.problem = problem
         self.required = required
         self.found = found
@@ -49,11 +48,6 @@ class KernelWheelError(Exception):
         parts = [printable(self.problem), _labelled("required", self.required), _labelled("found", self.found)]
         parts += [_labelled("to fix", remedy) for remedy in self.remedies]
         return "\n".join(parts)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        """Pickle by the named parts, which lets the error cross process boundaries (multiprocessing)."""
-        parts: dict[str, Any] = {"required": self.required, "found": self.found, "remedies": self.remedies}
-        return partial(type(self), self.problem, **parts), ()
 
     def to_json(self) -> dict[str, Any]:
         """The kind of error and its parts as plain JSON values."""

@@ -20,7 +20,7 @@ from .artifact.artifact import Artifact
 from .artifact.compatible import capability_mismatch
 from .artifact.content import MAIN, can_use_cuda, needed_for, only, part_of
 from .artifact.manifest import unreadable
-from .decision.carry_out import find, look
+from .decision.carry_out import compile_into_store, find, look
 from .decision.decision import Request, against, verdict
 from .decision.no_kernels import incompatible, left_out, no_gpu, none_made, other_gpu
 from .decision.snapshot import InstalledPackage
@@ -79,12 +79,19 @@ class Kernels:
         """
         if (part, device) in self._loaded and (device == "cpu" or (part, index) in self._checked_gpus):
             return
-        with self._locked():
-            request = self._request(device, index)._replace(part=part)
+        with self._locked() as package:
+            capability = None
+            if device == "cuda" and index is not None and self._gpus():
+                import torch
+
+                capability = torch.cuda.get_device_capability(index)
+            request = Request(device, capability, part)
             if (part, device) not in self._loaded:
                 self._obtain(request, partial(self._load, request))
-            elif request.capability:
-                self._check_loaded(request)
+            elif capability:
+                loaded = self._loaded[part, device]
+                if mismatch := capability_mismatch(loaded.manifest, capability, self.host.driver):
+                    raise other_gpu(package.package, loaded.folder, mismatch)
             if index is not None:
                 self._checked_gpus.add((part, index))
 
@@ -204,7 +211,6 @@ class Kernels:
         if decision.artifact:
             return decision.artifact
         from . import progress
-        from .decision.carry_out import compile_into_store
 
         say = progress.printer(package.package)
         try:
@@ -216,15 +222,6 @@ class Kernels:
             raise incompatible(package.package, request.device, unfit, just_made)
         load(artifact)  # outside the store's lock, so that others need not wait
         return artifact
-
-    def _request(self, device: str, index: int | None) -> Request:
-        """The Request of a call, for one GPU if `index` names it."""
-        capability = None
-        if device == "cuda" and index is not None and self._gpus():
-            import torch
-
-            capability = torch.cuda.get_device_capability(index)
-        return Request(device, capability)
 
     def _request_for(self, extension: str) -> Request:
         """The Request for the one Artifact of all modules and extensions that are not apart, as they may share types:
@@ -253,14 +250,6 @@ class Kernels:
         if first and not artifact.manifest.is_of_a_family(first):
             self._modules[name] = load_module(self.installed.package, name, artifact)
         self.installed.in_use = True
-
-    def _check_loaded(self, request: Request) -> None:
-        """Raise an error if the CUDA kernels that were loaded for one GPU do not fit another one."""
-        loaded = self._loaded[request.part, "cuda"]
-        if request.capability and (
-            mismatch := capability_mismatch(loaded.manifest, request.capability, self.host.driver)
-        ):
-            raise other_gpu(self.installed.package, loaded.folder, [mismatch])
 
     def _gpus(self, look: Callable[[Host], Host] | None = None) -> tuple[tuple[int, int], ...]:
         """The compute capabilities of the visible GPUs, which are probed on first use, by default with CUDA."""

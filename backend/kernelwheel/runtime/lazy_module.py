@@ -65,13 +65,11 @@ def _kernels(package: str, distribution: str) -> Kernels:
 
 
 def _home(package: str) -> Path:
-    """The package's folder: around this copy of the runtime, or where an editable install is imported from."""
-    around = Path(__file__).parents[2]
-    if Path(__file__).parents[1].name == "_kernelwheel":
-        return around
+    """The package's folder, from which an editable install is imported, too."""
     found = find_spec(package)
-    folders = found.submodule_search_locations if found else None
-    return Path(folders[0]) if folders else around
+    assert found is not None
+    assert found.submodule_search_locations  # it has this module
+    return Path(found.submodule_search_locations[0])
 
 
 def _replace(name: str, placeholder: ModuleType | None, module: ModuleType) -> None:

@@ -52,8 +52,9 @@ class Option(Generic[T], Record):
     cuda_only: bool = False  # whether it has no effect on a build without CUDA kernels
     cross_only: bool = False  # whether it has no effect on a build for this machine's platform
 
-    def __set_name__(self, owner: type, name: str) -> None:
+    def __set_name__(self, owner: type[Settings], name: str) -> None:
         vars(self)["name"] = name.replace("_", "-")
+        owner.OPTIONS = {**owner.OPTIONS, self.name: self}
 
     @overload
     def __get__(self, instance: None, owner: type) -> Option[T]: ...
@@ -110,11 +111,6 @@ def _glibc(text: str) -> str:
     return value
 
 
-def stripped(text: str) -> str:
-    """Any text, without spaces around it."""
-    return text.strip()
-
-
 def absolute_folder(text: str) -> str:
     """The path of a folder, or nothing."""
     if text.strip() and not Path(text.strip()).is_absolute():
@@ -152,7 +148,7 @@ def _flags(environment: str, help: str, cuda_only: bool = False) -> Option[tuple
 class Settings:
     """The effective options of one build, one attribute each: `settings.cuda`, `settings.cxx_flags`."""
 
-    OPTIONS: ClassVar[Registry]
+    OPTIONS: ClassVar[Registry] = {}  # each of them adds itself
 
     cuda: Option[Cuda] = Option(
         choice("on", "off", "auto"),
@@ -164,7 +160,7 @@ class Settings:
         "off: never.",
     )
     archs: Option[str] = Option(
-        stripped,
+        str.strip,
         takes="a list such as 7.5;8.0+PTX",
         environment="TORCH_CUDA_ARCH_LIST",
         decides="target",
@@ -219,9 +215,6 @@ class Settings:
         help="Users whose cached files are loaded, besides root's and your own; everyone: nothing is checked.",
     )
 
-    def __init_subclass__(cls) -> None:
-        cls.OPTIONS = _options_of(cls)
-
     def __init__(self, package: str, values: Mapping[str, Any], origins: Mapping[str, Origin]) -> None:
         self.package = package
         self.values = values
@@ -235,10 +228,9 @@ class Settings:
         """The same settings with one option changed."""
         return type(self)(self.package, {**self.values, name: value}, {**self.origins, name: origin})
 
-    def content(self, cuda: bool) -> dict[str, Any]:
-        """The options that are part of the content of kernels, as JSON values; with those for CUDA only, or without."""
-        chosen = [each for each in self.OPTIONS.values() if each.decides == "content" and (cuda or not each.cuda_only)]
-        values = {each.name: self.values[each.name] for each in chosen}
+    def content(self) -> dict[str, Any]:
+        """The options that are part of the content of kernels, as JSON values; also those for CUDA only."""
+        values = {each.name: self.values[each.name] for each in self.OPTIONS.values() if each.decides == "content"}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
     @classmethod
@@ -269,14 +261,6 @@ class Settings:
         """All of it as plain JSON values, for another process (compiler/compile_job.py)."""
         origins = {name: [origin.place, origin.name] for name, origin in self.origins.items()}
         return {"package": self.package, "values": dict(self.values), "origins": origins}
-
-
-def _options_of(kind: type) -> dict[str, Option[Any]]:
-    every = (each for base in reversed(kind.__mro__) for each in vars(base).values() if isinstance(each, Option))
-    return {option.name: option for option in every}
-
-
-Settings.OPTIONS = _options_of(Settings)
 
 
 def recorded(record: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
-from .errors import SettingsError
+from .errors import SettingsError, StoreError
 
 
 def prefix(package: str) -> str:
@@ -29,21 +30,26 @@ def get_variable(environ: Mapping[str, str], variable: str) -> str:
     return environ.get(variable, "").strip()
 
 
-def cache_home() -> Path | None:
-    """The folder of the user's caches, XDG_CACHE_HOME or else ~/.cache; None if there is none.
+def default_folder() -> Path:
+    """The user's cache folder, in XDG_CACHE_HOME or else ~/.cache, in which each package has its own subfolder.
 
     What is not absolute counts as unset (XDG Base Directory Specification, "Basics").
     """
-    for folder in (Path(os.environ.get("XDG_CACHE_HOME", "")), Path(os.environ.get("HOME", ""), ".cache")):
-        if folder.is_absolute():
-            return folder
-    import pwd
+    folders = [Path(os.environ.get("XDG_CACHE_HOME", "")), Path(os.environ.get("HOME", ""), ".cache")]
+    if not any(folder.is_absolute() for folder in folders):
+        import pwd
 
-    try:
-        home = Path(pwd.getpwuid(os.getuid()).pw_dir)
-    except KeyError:
-        return None
-    return home / ".cache" if home.is_absolute() else None
+        with suppress(KeyError):
+            folders.append(Path(pwd.getpwuid(os.getuid()).pw_dir, ".cache"))
+    for folder in folders:
+        if folder.is_absolute():
+            return folder / "kernelwheel"
+    raise StoreError(
+        "no folder to store compiled kernels in",
+        required="an absolute path from XDG_CACHE_HOME, or from the user's home",
+        found=f"neither, nor a home of user {os.getuid()} in the user database",
+        remedies=["set HOME, or XDG_CACHE_HOME to an absolute path"],
+    )
 
 
 def search_path(*folders: Path | str, then: str = "") -> str:

@@ -16,8 +16,10 @@ from ..runtime.artifact.artifact import Artifact
 from ..runtime.artifact.manifest_schema import is_digest
 from ..runtime.errors import IncompatibleArtifactError, UnreadableArtifactError, UnreadableStoreError
 from ..runtime.machine.permissions import FILE, FOLDER, PRIVATE
-from ..runtime.store.store import OnDamage, Store
+from ..runtime.store.store import Store
 from ..runtime.store.store_lock import mark
+
+OnDamage = Callable[[Path, IncompatibleArtifactError], None]
 
 
 def publish(store: Store, fingerprint: str, make: Callable[[Path], object]) -> Artifact:

@@ -17,7 +17,7 @@ from ..runtime.artifact import manifest as manifests
 from ..runtime.artifact.artifact import Artifact
 from ..runtime.artifact.manifest import Manifest
 from ..runtime.errors import IncompatibleArtifactError, StoreError
-from ..runtime.machine.platforms import platform_name
+from ..runtime.machine.platforms import HOST_PLATFORM, platform_name
 from ..runtime.store.store import Store
 from ..runtime.store.store_lock import making
 from . import archive
@@ -42,7 +42,7 @@ def export(artifact: Artifact, target: Path) -> None:
             remedies=["choose another name"],
         )
     _refuse_unfit(artifact.manifest, str(artifact.folder))
-    text = manifests.content(artifact.folder / manifests.FILE)
+    text = manifests.content_of(HOST_PLATFORM.open_file(artifact.folder / manifests.FILE))
     folder = archive.native_folder(artifact.manifest)
     temporary = target.with_name(f"{target.name}.{secrets.token_hex(4)}")
     try:

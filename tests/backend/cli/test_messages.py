@@ -164,7 +164,7 @@ def raised() -> list[str]:
         no_kernels.changed_sources("tiny", Path("x"), "5" * 64, "6" * 64, editable=False),
         no_kernels.no_sources("tiny"),
         no_kernels.incompatible("tiny", "cuda", mismatches),
-        no_kernels.other_gpu("tiny", Path("x"), mismatches),
+        no_kernels.other_gpu("tiny", Path("x"), mismatches[0]),
         no_nvcc(NvccSearch(settings_with(), torch, {}), []),
     ]
     advice = [no_kernels.no_wheel("tiny", Path("x")), *mismatches]

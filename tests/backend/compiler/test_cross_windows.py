@@ -34,8 +34,8 @@ from kernelwheel.packing import tags
 from kernelwheel.packing.allowed_dlls import is_allowed
 from kernelwheel.project.build_platforms import HEADER, PLATFORMS, WindowsBuild
 from kernelwheel.project.build_settings import BuildSettings
+from kernelwheel.project.source_files import file_sha256
 from kernelwheel.runtime.errors import BuildError
-from kernelwheel.runtime.machine.files import file_sha256
 from kernelwheel.store import archive
 from programs import CLANG, CUDA_12
 from standins import GPU_CODES, inspect_beside, make_program, make_toolkit, settings_with

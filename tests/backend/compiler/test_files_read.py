@@ -12,8 +12,8 @@ from kernelwheel.compiler.linked_files import files_in, linked_files
 from kernelwheel.compiler.plan import Plan
 from kernelwheel.compiler.toolchain.cxx import Cxx
 from kernelwheel.compiler.toolchain.toolchain import Toolchain
+from kernelwheel.project.source_files import file_sha256
 from kernelwheel.runtime.errors import BuildError
-from kernelwheel.runtime.machine.files import file_sha256
 from kernelwheel.version import LOADED
 from standins import Machine, make_machine, settings_with
 

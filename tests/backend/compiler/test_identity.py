@@ -13,7 +13,7 @@ from folders import BACKEND, HELPERS
 from processes import RunPython
 
 OPTION = """    cxx_std: Option[str] = Option(
-        stripped, takes="a release of C++", default="17", decides="content", help="The standard of C++."
+        str.strip, takes="a release of C++", default="17", decides="content", help="The standard of C++."
     )
 """
 PURE = """

@@ -23,8 +23,8 @@ from kernelwheel.compiler.find_toolchain import find_toolchain
 from kernelwheel.compiler.toolchain.torch_files import Torch, read_torch
 from kernelwheel.compiler.work_folder import prepare_workdir, work_path
 from kernelwheel.project.package import PackageFacts
+from kernelwheel.project.source_files import file_sha256
 from kernelwheel.runtime.errors import BuildError
-from kernelwheel.runtime.machine.files import file_sha256
 from processes import run
 from programs import find_optional
 from standins import PRESENT, make_machine, planned, settings_with

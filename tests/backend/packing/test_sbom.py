@@ -15,8 +15,8 @@ from kernelwheel.compiler.component_facts import component_facts
 from kernelwheel.packing import sbom
 from kernelwheel.packing.components import Component, Facts, components_of, licence_texts, without_text
 from kernelwheel.project.build_settings import OLDEST_ZIP_TIME
+from kernelwheel.project.source_files import file_sha256
 from kernelwheel.runtime.artifact.manifest import Manifest
-from kernelwheel.runtime.machine.files import file_sha256
 from packageurl import PackageURL
 from samples import CPU_LIBRARY, CUDA_LIBRARY, sample
 from standins import Machine, make_machine, settings_with

@@ -9,9 +9,9 @@ from zipfile import ZipFile
 import pytest
 from kernelwheel.packing import tags, wheel
 from kernelwheel.project.build_settings import OLDEST_ZIP_TIME
+from kernelwheel.project.source_files import file_sha256
 from kernelwheel.runtime.artifact.artifact import Artifact
 from kernelwheel.runtime.errors import BuildError
-from kernelwheel.runtime.machine.files import file_sha256
 from kernelwheel.store import manifest_file
 from samples import BYTES, LIBRARY, sample
 from standins import SOURCES, make_machine

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from kernelwheel.jit.loaded_library import RequestForList
 from kernelwheel.project import arch_choice
-from kernelwheel.runtime.artifact.artifact import Artifact
+from kernelwheel.runtime.artifact.artifact import Artifact, Damaged
 from kernelwheel.runtime.artifact.compatible import ANYTHING, Mismatch, Wanted, check
 from kernelwheel.runtime.decision.decision import Decision, Request, decide, decide_on_wheel
 from kernelwheel.runtime.decision.no_kernels import unknown_sources
-from kernelwheel.runtime.decision.snapshot import Damaged, Snapshot, Sources
+from kernelwheel.runtime.decision.snapshot import Snapshot, Sources
 from kernelwheel.runtime.errors import IncompatibleArtifactError, KernelWheelError
 from kernelwheel.runtime.machine.host import Host
 from kernelwheel.runtime.settings import Settings

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from ...project.build_platforms import LinuxBuild
 from ...project.build_settings import BuildSettings
+from ...project.source_files import file_sha256
 from ...runtime.errors import BuildError
-from ...runtime.machine.files import file_sha256, json_sha256
+from ...runtime.machine.files import json_sha256
 from .compiler_environment import passed_on
 from .launchers import split_cxx
 from .programs import last_line, output_of

@@ -14,7 +14,6 @@ from ...project.arch_choice import from_code
 from ...project.build_platforms import HOST_PLATFORM
 from ...project.build_settings import BuildSettings
 from ...runtime.errors import BuildError
-from ...runtime.machine.files import is_seen
 from ...runtime.machine.gpus import Arch
 from ...runtime.machine.platforms import numbers
 from ...runtime.record import remembered
@@ -194,7 +193,7 @@ def _profile(path: str, host: str) -> tuple[str, str]:
 
 def _why_not(place: Path) -> str:
     """Why nothing at `place` can be run."""
-    if is_seen(place):
+    if os.path.exists(place):
         return "not executable"
     try:
         return "a broken link" if place.is_symlink() else "not found"
@@ -210,8 +209,8 @@ def _missing(root: Path, include: Path) -> list[str]:
         "nv/target (of cccl)": ("nv/target", "cccl/nv/target"),  # in include/cccl since CUDA 13
     }
     there = {
-        **{name: any(is_seen(include / file) for file in files) for name, files in headers.items()},
-        "cicc (of nvvm)": any(is_seen(root / file) for file in ("nvvm/bin/cicc", CLANG)),
+        **{name: any(os.path.exists(include / file) for file in files) for name, files in headers.items()},
+        "cicc (of nvvm)": any(os.path.exists(root / file) for file in ("nvvm/bin/cicc", CLANG)),
         f"{CUDART} (of cudart)": find_cudart(root) is not None,
     }
     return [name for name, found in there.items() if not found]

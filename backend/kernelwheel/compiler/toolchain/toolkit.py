@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from ...project.build_platforms import PLATFORMS
-from ...runtime.machine.files import is_seen
 from ...runtime.machine.gpus import Arch
 from .linked_toolkit import CUDART
 
@@ -67,6 +67,6 @@ def find_cudart(root: Path) -> Path | None:
     """The static CUDA runtime of a toolkit, in any of the usual layouts."""
     for folder in LIBRARY_FOLDERS:
         path = root / folder / CUDART
-        if is_seen(path):
+        if os.path.exists(path):
             return path
     return None

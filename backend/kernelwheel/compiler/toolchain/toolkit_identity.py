@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from fnmatch import translate
 from pathlib import Path
 
-from ...runtime.machine.files import file_sha256
+from ...project.source_files import file_sha256
 from ..nvcc_on_clang.passes import HEADER
 from .clang_toolkit import CLANG
 from .toolkit import Nvcc

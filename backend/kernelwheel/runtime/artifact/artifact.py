@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..errors import IncompatibleArtifactError
 from ..machine.platforms import HOST_PLATFORM
 from ..record import Record
 from . import manifest as manifests
@@ -15,17 +16,19 @@ if TYPE_CHECKING:  # at run time, only what loading a wheel's Artifact needs is 
     from ..machine.permissions import Guard
 
 
+class Damaged(Record):
+    """An entry in the user's own store whose manifest is damaged."""
+
+    folder: Path
+    error: IncompatibleArtifactError
+
+
 class Artifact(Record):
     """An Artifact on this machine."""
 
     folder: Path  # where its libraries are
     manifest: Manifest
     guard: Guard | None = None  # of the Store that it is an entry of; None if it is the package's own, from its wheel
-
-    @property
-    def files(self) -> list[Path]:
-        """Its libraries."""
-        return [self.folder / library.file for library in self.manifest.libraries]
 
     def only(self, part: str) -> Artifact:
         """The same with the libraries of one part; all of it for none."""

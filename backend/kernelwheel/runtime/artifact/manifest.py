@@ -85,10 +85,7 @@ class Manifest(Record):
     def to_json(self) -> dict[str, Any]:
         """The content of `manifest.json`, as plain JSON values."""
         plain = {**self._asdict(), "schema": SCHEMA, "requires": self.requires._asdict()}
-        values: dict[str, Any] = json.loads(
-            json.dumps({**plain, "libraries": [each._asdict() for each in self.libraries]})
-        )
-        return values
+        return dict(json.loads(json.dumps({**plain, "libraries": [each._asdict() for each in self.libraries]})))
 
     @property
     def content(self) -> Content:
@@ -172,7 +169,7 @@ def read(folder: Path, package: str | None = None) -> Manifest | None:
     """Read the manifest in an Artifact's folder; None if there is none."""
     path = folder / FILE
     try:
-        text = content(path)
+        text = content_of(HOST_PLATFORM.open_file(path))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
@@ -183,13 +180,8 @@ def read(folder: Path, package: str | None = None) -> Manifest | None:
     return manifest
 
 
-def content(path: Path) -> bytes:
-    """The bytes of a manifest file, at most one more than the limit; does not block if the path is a pipe."""
-    return content_of(HOST_PLATFORM.open_file(path))
-
-
 def content_of(descriptor: int) -> bytes:
-    """The same for an open file, which is closed."""
+    """The bytes of an open manifest file, at most one more than the limit; the file is closed."""
     with os.fdopen(descriptor, "rb", buffering=0) as stream:
         return stream.read(min(os.fstat(descriptor).st_size, LARGEST) + 1) or b""
 

@@ -54,23 +54,21 @@ def short(value: object) -> str:
 
 
 def _check(value: Any, kind: Kind, place: str) -> None:
-    if isinstance(kind, dict):
-        _check_object(value, kind, place)
-    elif isinstance(kind, tuple):
+    if isinstance(kind, tuple):
         if value is not None:
             _check(value, kind[0], place)
+    elif not (kind(value) if callable(kind) else type(value) is type(kind)):
+        raise Malformed(f"{place} is {short(value)}")
     elif isinstance(kind, list):
-        if type(value) is not list or len(value) > MOST_LIBRARIES:
+        if len(value) > MOST_LIBRARIES:
             raise Malformed(f"{place} is {short(value)}")
         for number, each in enumerate(value):
             _check(each, kind[0], f"{place}[{number}]")
-    elif not kind(value):
-        raise Malformed(f"{place} is {short(value)}")
+    elif isinstance(kind, dict):
+        _check_object(value, kind, place)
 
 
 def _check_object(value: Any, kinds: dict[Any, Kind], place: str) -> None:
-    if type(value) is not dict:
-        raise Malformed(f"{place} is {short(value)}")
     any_name = kinds.get(str)
     lacks, unknown = kinds.keys() - value.keys(), value.keys() - kinds.keys()
     if any_name is None and (lacks or unknown):

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, Final, NoReturn, TextIO, cast
 
 from ..errors import TEXT, KernelWheelError, printable
@@ -26,7 +25,7 @@ def finish(program: str, work: Callable[[], int], expected: tuple[type[Exception
     """
     messages: tuple[type[Exception], ...] = (KernelWheelError, OSError, *expected)
     try:
-        with _checked_output():
+        with _Output():
             return work()
     except KeyboardInterrupt:
         return _fail(program, "interrupted", INTERRUPTED)
@@ -63,13 +62,20 @@ class _OutputError(Exception):
 
 
 class _Output:
-    """Standard output, with its failures raised as _OutputError, and what does not print escaped.
+    """Standard output: its failures, also those at its end, are raised as _OutputError; what does not print is escaped.
 
     So no command needs to know which of its words are from somebody else's file.
     """
 
-    def __init__(self, stream: TextIO | None) -> None:
-        self._stream = stream
+    _stream: TextIO | None  # None if it was closed from the start
+
+    def __enter__(self) -> None:
+        self._stream = sys.stdout
+        sys.stdout = cast(TextIO, self)
+
+    def __exit__(self, *_: object) -> None:
+        sys.stdout = cast(TextIO, self._stream)
+        self.flush()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -91,16 +97,3 @@ class _Output:
             self._stream.flush()
         except OSError as error:
             raise _OutputError(error) from error
-
-
-@contextmanager
-def _checked_output() -> Iterator[None]:
-    """Make sure that everything printed is written by the end, or raise _OutputError."""
-    before = sys.stdout
-    output = _Output(before)  # None if it was closed from the start
-    sys.stdout = cast(TextIO, output)
-    try:
-        yield
-    finally:
-        sys.stdout = before
-        output.flush()

@@ -101,7 +101,7 @@ def compile_into_store(
             kernels = " ".join(filter(None, (request.part, request.device.upper(), "kernels for this machine")))
             say(f"no {kernels} ({decision.because}): compiling them now")
         answer = compiler_process.ask(asked, say, package.environ)
-        return store.read(answer.folder), answer.compiled
+        return store.read(Path(answer["folder"])), answer["compiled"]
 
 
 def compile_request(snapshot: Snapshot, request: Request, settings: Settings) -> CompileRequest:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-from ..artifact.artifact import Artifact
+from ..artifact.artifact import Artifact, Damaged
 from ..artifact.compatible import Mismatch, capability_mismatch, check
 from ..artifact.content import needs_cuda, only
 from ..errors import KernelWheelError
@@ -17,7 +17,7 @@ from ..machine.platforms import SUPPORTED
 from ..record import Record
 from ..variables import own_variable
 from .no_kernels import always_compiled, because_of, incompatible, never_compiled, no_gpu, none_made, unusable_artifact
-from .snapshot import Damaged, Snapshot
+from .snapshot import Snapshot
 
 
 class Request(Record):

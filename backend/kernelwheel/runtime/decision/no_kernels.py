@@ -47,11 +47,11 @@ def left_out(name: str, found: str) -> LeftOutError:
     )
 
 
-def other_gpu(package: str, loaded: Path, mismatches: Sequence[Mismatch]) -> IncompatibleArtifactError:
+def other_gpu(package: str, loaded: Path, mismatch: Mismatch) -> IncompatibleArtifactError:
     """The error for a GPU that does not fit the CUDA kernels this process has loaded for another one."""
     remedy = f"compile for all visible GPUs ({command(package, 'cache build')}), then restart the program"
     in_use = f"{loaded} is in use, and a process can load only one library of CUDA kernels"
-    return incompatible(package, "cuda", [mismatch._replace(remedy=remedy) for mismatch in mismatches], in_use)
+    return incompatible(package, "cuda", [mismatch._replace(remedy=remedy)], in_use)
 
 
 def changed_sources(package: str, native: Path, wanted: str, found: str, editable: bool) -> IncompatibleArtifactError:

@@ -7,6 +7,7 @@ sources, the entries of the stores) is read only if it does not.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,12 +15,12 @@ from typing import TYPE_CHECKING
 
 from .. import variables
 from ..artifact import manifest as manifests
-from ..artifact.artifact import Artifact
+from ..artifact.artifact import Artifact, Damaged
 from ..artifact.compatible import ANYTHING, Mismatch, Wanted
 from ..artifact.content import MAIN, Content
 from ..artifact.manifest import Manifest
 from ..errors import IncompatibleArtifactError, KernelWheelError, UnreadableArtifactError
-from ..machine.files import is_file, is_folder, is_seen, json_sha256
+from ..machine.files import is_file, is_folder, json_sha256
 from ..machine.host import Host
 from ..machine.platforms import can_compile, require_supported
 from ..record import Record, remembered
@@ -43,13 +44,6 @@ class Sources(Record):
     folder: Path  # the folder with CMakeLists.txt, or with the files of the extensions
     # those in `[tool.kernelwheel]`; for a wheel, those that decide the binary, from its manifest
     options: dict[str, str]
-
-
-class Damaged(Record):
-    """An entry in the user's own store whose manifest is damaged."""
-
-    folder: Path
-    error: IncompatibleArtifactError
 
 
 class Snapshot(Record):
@@ -137,16 +131,12 @@ class InstalledPackage:
         read = self.read_wheel(host)
         stores: list[Store] = []
         entries: list[Artifact | Damaged] = []
-
-        def note(folder: Path, error: IncompatibleArtifactError) -> None:
-            entries.append(Damaged(folder, error))
-
         try:
             jit = read.jit or self.settings.jit
             read = read._replace(settings=self.settings, sources=self.source, wanted=self.wanted, jit=jit)
             for store in self.stores():
                 stores.append(store)
-                entries.extend(store.entries(note if store.own else None))  # else, a damaged one ends the reading
+                entries.extend(store.entries())
         except KernelWheelError as error:
             read = read._replace(error=error)
         features = [name for each in entries if isinstance(each, Artifact) for name in each.manifest.cpu]
@@ -192,7 +182,7 @@ class InstalledPackage:
         content = self.content
         if content is None:
             return Wanted(self.version, unknown=unknown_sources(self.package))
-        return Wanted(self.version, {**content, "options": self.settings.content(cuda=True)})
+        return Wanted(self.version, {**content, "options": self.settings.content()})
 
     def read_sources_again(self) -> None:
         """Accept sources of a checkout that were edited since they were first read; the compiler checks a wheel's."""
@@ -238,7 +228,7 @@ def find_sources(package: str, version: str, native: Path, manifest: Manifest | 
 def _checkout(package: str, native: Path) -> Path:
     """The project of an editable install: where its note says, or around the package that is imported."""
     for note in (Path(folder or ".") / editable_name(package) / NOTE for folder in sys.path):
-        if is_seen(note):
+        if os.path.exists(note):
             return Path(json.loads(note.read_text(encoding="utf-8"))["project"])
     # Follow the file's link: a strict editable install imports a folder of links to the checkout's files.
     return (native.parent / "__init__.py").resolve().parents[package.count(".") + 1]

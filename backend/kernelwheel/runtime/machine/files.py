@@ -18,21 +18,6 @@ if TYPE_CHECKING:
 _BLOCK = 1 << 17  # bytes read at a time into the same memory: fresh memory takes longer than the digest
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
-# errno values for a path that leads nowhere.
-NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
-
-
-def is_seen(path: Path) -> bool:
-    """Whether a file or folder exists, as far as this user can see.
-
-    `Path.exists` raises if a folder on the way cannot be entered, such as another user's home.
-    """
-    try:
-        path.stat()
-    except OSError:
-        return False
-    return True
-
 
 def is_file(path: Path) -> bool:
     """Whether a file exists. From Python 3.14 on, `Path.is_file` returns False even if it cannot know."""
@@ -48,15 +33,9 @@ def _mode(path: Path) -> int:
     try:
         return path.stat().st_mode
     except OSError as error:
-        if error.errno in NOT_THERE:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):  # it leads nowhere
             return 0
         raise
-
-
-def file_sha256(path: Path) -> str:
-    """The sha256 of a file's bytes, in hex."""
-    with path.open("rb") as stream:
-        return stream_sha256(stream)
 
 
 def stream_sha256(stream: RawIOBase | BufferedIOBase) -> str:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -48,7 +49,7 @@ def exclusive(path: Path, waiting: Callable[[], None] | None = None) -> Iterator
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         _held.add(descriptor)
     try:
-        if os.fstat(descriptor).st_uid != HOST_PLATFORM.user():
+        if os.fstat(descriptor).st_uid != os.geteuid():
             raise PermissionError(errno.EPERM, "the lock file is another user's", str(path))
         due = 0.0
         while not HOST_PLATFORM.try_lock(descriptor):
@@ -106,4 +107,5 @@ def _begin_in_child() -> None:
         lock._begin()
 
 
-HOST_PLATFORM.at_fork(before=_guard.acquire, after_in_parent=_guard.release, after_in_child=_begin_in_child)
+if sys.platform != "win32":
+    os.register_at_fork(before=_guard.acquire, after_in_parent=_guard.release, after_in_child=_begin_in_child)

@@ -23,8 +23,6 @@ DRIVER_NOT_LOADED = 9  # NVML_ERROR_DRIVER_NOT_LOADED
 # Programming Guide, "Binary Compatibility": none between desktop and Tegra, nor between Tegra architectures.
 TEGRA = {(7, 2), (8, 7), (11, 0)}
 
-ITEM = re.compile(r"(?P<major>\d+)\.(?P<minor>\d)(?P<suffix>[af]?)(?P<ptx>\+PTX)?")
-
 
 class Arch(NamedTuple):
     """One architecture: a compute capability and, as in `9.0a` or `12.0f`, its feature suffix."""
@@ -37,18 +35,11 @@ class Arch(NamedTuple):
         """The spelling in manifests and TORCH_CUDA_ARCH_LIST: `9.0a`."""
         return f"{self.major}.{self.minor}{self.suffix}"
 
-    @property
-    def code(self) -> str:
-        """The digits in nvcc's names: `90a` in `sm_90a` and `compute_90a`."""
-        return f"{self.major}{self.minor}{self.suffix}"
-
     @classmethod
     def from_string(cls, text: str) -> Arch:
-        """Parse the manifest's spelling: `9.0a`."""
-        match = ITEM.fullmatch(text)
-        if not match or match["ptx"]:
-            raise ValueError(f"not a compute capability: {text!r}")
-        return cls(int(match["major"]), int(match["minor"]), match["suffix"])
+        """Parse the manifest's spelling, `9.0a`; its schema has checked that."""
+        major, _, minor = text.partition(".")
+        return cls(int(major), int(minor[0]), minor[1:])
 
     def sass_runs_on(self, capability: tuple[int, int]) -> bool:
         """Whether SASS for this architecture runs on a GPU with that compute capability."""
@@ -64,10 +55,6 @@ class Arch(NamedTuple):
         if self.suffix == "f":
             return self.major == capability[0] and self.minor <= capability[1]
         return (self.major, self.minor) <= capability
-
-
-class GpuQueryError(Exception):
-    """A function of NVML failed."""
 
 
 def visible_capabilities(environ: Mapping[str, str]) -> tuple[Capability, ...] | None:
@@ -90,7 +77,7 @@ def visible_capabilities(environ: Mapping[str, str]) -> tuple[Capability, ...] |
             return tuple(sorted(set(_visible(_capabilities(library), environ))))
         finally:
             library.nvmlShutdown()
-    except (GpuQueryError, AttributeError):  # AttributeError: a library so old that it lacks a function
+    except (RuntimeError, AttributeError):  # AttributeError: a library so old that it lacks a function
         return None
 
 
@@ -100,7 +87,7 @@ def _capabilities(library: ctypes.CDLL) -> list[Capability]:
     def call(name: str, *arguments: object) -> None:
         status = getattr(library, name)(*arguments)
         if status != 0:
-            raise GpuQueryError(f"{name}: {status}")
+            raise RuntimeError(f"{name}: {status}")
 
     count, handle, major, minor = ctypes.c_uint(0), ctypes.c_void_p(), ctypes.c_int(0), ctypes.c_int(0)
     call("nvmlDeviceGetCount_v2", ctypes.byref(count))

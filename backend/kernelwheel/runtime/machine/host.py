@@ -37,8 +37,7 @@ class Host(Record):
 
 def python_abi() -> str:
     """The running Python's ABI tag (PyPA, platform compatibility tags): `cp312`, or `cp313t` without the GIL."""
-    name = "cp" if sys.implementation.name == "cpython" else sys.implementation.name
-    return f"{name}{sys.version_info.major}{sys.version_info.minor}{getattr(sys, 'abiflags', '')}"
+    return f"cp{sys.version_info.major}{sys.version_info.minor}{getattr(sys, 'abiflags', '')}"
 
 
 def torch_required(version: str) -> str:
@@ -67,10 +66,9 @@ def with_gpus(host: Host) -> Host:
     """The same Host with its driver and GPUs. Initialises CUDA: call it only when CUDA is about to be used anyway."""
     import torch
 
-    if host.cuda is None or not torch.cuda.is_available():
-        return host._replace(driver=driver_version(), capabilities=())
-    capabilities = (torch.cuda.get_device_capability(i) for i in range(torch.cuda.device_count()))
-    return host._replace(driver=driver_version(), capabilities=tuple(sorted(set(capabilities))))
+    count = torch.cuda.device_count() if host.cuda is not None and torch.cuda.is_available() else 0
+    capabilities = {torch.cuda.get_device_capability(i) for i in range(count)}
+    return host._replace(driver=driver_version(), capabilities=tuple(sorted(capabilities)))
 
 
 def with_listed_gpus(host: Host) -> Host:

@@ -32,7 +32,7 @@ class Trust(Record):
 
     def includes(self, user: int) -> bool:
         """Whether files of this user may be loaded."""
-        named = user in (0, HOST_PLATFORM.user()) or user in self.others
+        named = user in (0, os.geteuid()) or user in self.others
         return self.everyone or (named and not HOST_PLATFORM.stands_for_many(user))
 
 
@@ -62,17 +62,12 @@ class Guard(Record):
         finally:
             os.close(descriptor)
 
-    def check(self, folder: Path) -> None:
-        """Refuse a folder that others could have changed. Raises as `opened`."""
-        with self.opened(folder):
-            pass
-
-    def make(self, folder: Path, mode: int) -> None:
-        """Make a folder and its parents, or check those that exist.
+    def check(self, folder: Path, make: int | None = None) -> None:
+        """Refuse a folder that others could have changed, after making it and its parents if `make` is their mode.
 
         Raises as `opened`.
         """
-        with self.opened(folder, make=mode):
+        with self.opened(folder, make):
             pass
 
     def open_file(self, parent: int, name: str, path: Path) -> int:
@@ -161,8 +156,7 @@ class Guard(Record):
             f"{self.name} is not safe: {path}",
             required=f"a {kind} (not a link) that only root, this user and those in {self.trust_variable} can write "
             "to, because loading a library runs its code",
-            found=f"{stat.filemode(info.st_mode)}, owner {info.st_uid}, group {info.st_gid}, "
-            f"this user {HOST_PLATFORM.user()}",
+            found=f"{stat.filemode(info.st_mode)}, owner {info.st_uid}, group {info.st_gid}, this user {os.geteuid()}",
             remedies=[remedy, f"or set {self.variable} to another folder"],
         )
 
@@ -183,7 +177,7 @@ def _made(name: str, parent: int, mode: int, exactly: bool) -> int:
     except FileExistsError:
         made = False
     descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
-    if made and exactly and os.fstat(descriptor).st_uid == HOST_PLATFORM.user():
+    if made and exactly and os.fstat(descriptor).st_uid == os.geteuid():
         os.fchmod(descriptor, mode)  # mkdir(2) applies the umask
     return descriptor
 

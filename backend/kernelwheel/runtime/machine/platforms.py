@@ -13,10 +13,8 @@ import os
 import platform
 import sys
 from bisect import bisect_left
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from ..errors import BuildError
 
@@ -35,14 +33,11 @@ class Linux:
     The functions ask the system that this process runs on.
     """
 
-    suffix = ".so"  # of shared libraries
     cuda_driver = "libcuda.so.1"
     nvml_library = "libnvidia-ml.so.1"
     no_path = "mount /proc"  # the remedy where an open file has no path
     # errno values from a file system without working locks (some network file systems).
     no_locks = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL})
-
-    # The system that this process runs on
 
     @staticmethod
     def libc_version() -> str:
@@ -59,8 +54,6 @@ class Linux:
         Our kernels will be linked to that one, and the file on disk may have been replaced since. GNU ld defines a
         symbol named after each version; its value may be 0.
         """
-        if sys.platform != "linux":
-            return ""
         try:
             library = ctypes.CDLL("libstdc++.so.6", mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
         except OSError:  # it is not loaded
@@ -76,11 +69,6 @@ class Linux:
 
         newest = bisect_left(range(1, 100), True, key=lacks)  # a library has all versions before its newest
         return f"GLIBCXX_3.4.{newest}" if newest else ""
-
-    @staticmethod
-    def at_fork(**functions: Callable[[], Any]) -> None:
-        """Have functions called around each fork of this process."""
-        os.register_at_fork(**functions)
 
     @staticmethod
     def open_file(path: Path) -> int:
@@ -124,29 +112,22 @@ class Linux:
         return "failed to map segment" in said or said.endswith(tuple(map(os.strerror, _LACKS)))
 
     @staticmethod
-    def user() -> int:
-        """The number of the user whose privileges this process has."""
-        return os.geteuid()
-
-    @staticmethod
-    def starter() -> int:
-        """The number of the user who started it."""
-        return os.getuid()
-
-    @staticmethod
     def has_other_privileges() -> bool:
-        """Whether it has other privileges than whoever started it, or had them when it started and may take them back.
+        """Whether this process has other privileges than its starter, or had them at its start and may take them back.
 
         Those of a setuid program that has put them aside are in its saved ids. What came with the program's file, such
         as capabilities, the kernel says by AT_SECURE, getauxval(3).
         """
+        getauxval = ctypes.pythonapi["getauxval"]
+        getauxval.argtypes, getauxval.restype = (ctypes.c_ulong,), ctypes.c_ulong
         differ = len({*os.getresuid()}) > 1 or len({*os.getresgid()}) > 1
-        return differ or _auxiliary(_AT_SECURE) != 0
+        return differ or getauxval(_AT_SECURE) != 0
 
     @staticmethod
     def stands_for_many(number: int, kind: str = "uid") -> bool:
         """Whether a number stands for all users, or groups, that have none here: user_namespaces(7), "Unmapped"."""
-        return number == _overflow(kind) and _contents(f"/proc/self/{kind}_map").split() != [b"0", b"0", b"4294967295"]
+        overflow = int(_contents(f"/proc/sys/kernel/overflow{kind}") or 65534)  # the usual one, if unsaid
+        return number == overflow and _contents(f"/proc/self/{kind}_map").split() != [b"0", b"0", b"4294967295"]
 
     @staticmethod
     def group_writers(descriptor: int, info: os.stat_result) -> set[int] | None:
@@ -172,25 +153,12 @@ class Linux:
         return members if {info.st_uid, os.geteuid()} <= listed else None
 
 
-@cache
-def _overflow(kind: str) -> int:
-    """The number of users, or groups, that have none in this namespace; the usual one if unsaid."""
-    return int(_contents(f"/proc/sys/kernel/overflow{kind}") or 65534)
-
-
 def _contents(path: str) -> bytes:
     """What a file of the kernel's says; nothing if /proc is not mounted."""
     try:
         return Path(path).read_bytes()
     except OSError:
         return b""
-
-
-def _auxiliary(number: int) -> int:
-    """A value that the kernel gave this program when it started; 0 if it gave none."""
-    getauxval = ctypes.pythonapi["getauxval"]
-    getauxval.argtypes, getauxval.restype = (ctypes.c_ulong,), ctypes.c_ulong
-    return int(getauxval(number))
 
 
 if sys.platform == "win32":

@@ -46,10 +46,6 @@ class Windows:
         return ""
 
     @staticmethod
-    def at_fork(**_: object) -> None:
-        """There is no fork."""
-
-    @staticmethod
     def open_file(path: Path) -> int:
         """The descriptor of a file, for reading, that nobody can write to, rename or remove while it is open."""
         handle = _create_file(str(path), _GENERIC_READ, _FILE_SHARE_READ, None, _OPEN_EXISTING, 0, None)

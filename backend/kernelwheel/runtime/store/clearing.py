@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import shutil
 import stat
 from collections.abc import Callable
@@ -22,6 +23,8 @@ from ..machine.files import is_folder
 from ..machine.fork_safe_locks import exclusive
 from .store import REUSABLE, Store
 from .store_lock import making, parts_made
+
+_BUILD = "kernelwheel-[0-9a-f]{32}"  # the name that the compiler gives to a folder that it compiles in
 
 
 class Cleaning:
@@ -59,7 +62,8 @@ def clean_builds(store: Store, before: float, done: Cleaning) -> None:
     """
     try:
         store.guard.check(store.builds)
-        old = [path for path in _inside(store.builds) if _is_build(path) and path.lstat().st_mtime < before]
+        builds = [path for path in _inside(store.builds) if re.fullmatch(_BUILD, path.name)]
+        old = [path for path in builds if path.lstat().st_mtime < before]
     except FileNotFoundError:
         return
     except (StoreError, OSError) as error:
@@ -74,12 +78,6 @@ def clean_builds(store: Store, before: float, done: Cleaning) -> None:
             done.removed[path] = size
         except (OSError, _Busy) as error:
             done.skipped.append(f"{path}: {error}")
-
-
-def _is_build(path: Path) -> bool:
-    """Whether a folder has a name that the compiler gives to one that it compiles in."""
-    program, _, digest = path.name.partition("-")
-    return program == "kernelwheel" and len(digest) == 32 and not digest.strip("0123456789abcdef")
 
 
 def clean(store: Store, unwanted: Callable[[Path], bool], done: Cleaning) -> None:

@@ -15,24 +15,22 @@ by `publishing`.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from ..artifact import manifest as manifests
-from ..artifact.artifact import Artifact
+from ..artifact.artifact import Artifact, Damaged
 from ..artifact.manifest_schema import is_digest
 from ..errors import TOO_MANY_OPEN, IncompatibleArtifactError, StoreError, UnreadableStoreError, command, way_out
 from ..machine.permissions import NOBODY_ELSE, PRIVATE, Guard, Trust
 from ..machine.platforms import HOST_PLATFORM
 from ..record import Record
 from ..settings import EVERYONE, Settings
-from ..variables import cache_home, own_variable
+from ..variables import default_folder, own_variable
 
 # In a build folder: exists only while everything else in it can be reused by the next compile.
 REUSABLE = "reusable.json"
-
-OnDamage = Callable[[Path, IncompatibleArtifactError], None]
 
 
 class Store(Record):
@@ -50,8 +48,8 @@ class Store(Record):
         """The folder for this package and version; nothing outside it is touched."""
         return self.folder / self.package / self.version
 
-    def entries(self, damaged: OnDamage | None = None) -> Iterator[Artifact]:
-        """The entries whose manifests are intact, sorted by name; their libraries are not read."""
+    def entries(self) -> Iterator[Artifact | Damaged]:
+        """The entries, sorted by name; their libraries are not read. A damaged one of a read-only Store is raised."""
         try:
             with self.guard.opened(self.root) as root, os.scandir(root) as inside:
                 names = sorted(each.name for each in inside)
@@ -61,15 +59,13 @@ class Store(Record):
             raise self.unreadable(error) from error
         for folder in (self.root / name for name in names if is_digest(name)):
             try:
-                entry = self.read(folder)
+                yield self.read(folder)
             except IncompatibleArtifactError as error:
                 if not folder.exists():
                     continue  # another process has just removed it
-                if damaged is None:
-                    raise error if self.own else self._damaged_for_good(folder, error) from error
-                damaged(folder, error)
-            else:
-                yield entry
+                if not self.own:
+                    raise self._damaged_for_good(folder, error) from error
+                yield Damaged(folder, error)
 
     def read(self, folder: Path) -> Artifact:
         """An entry, its manifest verified; its libraries are not read."""
@@ -94,7 +90,7 @@ class Store(Record):
             raise self._damaged_for_good(folder, because) from because
         place = self.root / ".quarantine" / f"{folder.name}.{os.urandom(4).hex()}"
         try:
-            self.guard.make(place.parent, PRIVATE)
+            self.guard.check(place.parent, make=PRIVATE)
             with suppress(FileNotFoundError):  # another process was faster
                 folder.rename(place)
         except OSError as error:
@@ -144,19 +140,6 @@ class Store(Record):
         )
 
 
-def default_folder() -> Path:
-    """The user's cache folder (XDG_CACHE_HOME, else ~/.cache), in which each package has its own subfolder."""
-    folder = cache_home()
-    if folder is None:
-        raise StoreError(
-            "no folder to store compiled kernels in",
-            required="an absolute path from XDG_CACHE_HOME, or from the user's home",
-            found=f"neither, nor a home of user {HOST_PLATFORM.starter()} in the user database",
-            remedies=["set HOME, or XDG_CACHE_HOME to an absolute path"],
-        )
-    return folder / "kernelwheel"
-
-
 def stores(settings: Settings, package: str, version: str) -> Iterator[Store]:
     """The Stores that the settings name, in search order; the last is the user's own."""
     trust = trust_of(settings)
@@ -172,7 +155,7 @@ def trust_of(settings: Settings) -> Trust:
         raise StoreError(
             "a program that runs with another user's privileges cannot use a cache",
             required="one user: the environment of whoever started the program decides where caches are",
-            found=f"user {HOST_PLATFORM.starter()}, privileges of user {HOST_PLATFORM.user()}, or privileges put "
+            found=f"user {os.getuid()}, privileges of user {os.geteuid()}, or privileges put "
             "aside or given by the program's file (setuid, setgid, capabilities; AT_SECURE)",
             remedies=["install a wheel that was built for this machine"],
         )

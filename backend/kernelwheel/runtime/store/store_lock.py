@@ -53,8 +53,8 @@ def sign(store: Store, log: str = "") -> None:
 def prepare(store: Store) -> None:
     """Make the Store's folders, writable by nobody else, or check those that exist."""
     try:
-        store.guard.make(store.root, FOLDER)
-        store.guard.make(store.root / ".work", PRIVATE)
+        store.guard.check(store.root, make=FOLDER)
+        store.guard.check(store.root / ".work", make=PRIVATE)
     except OSError as error:
         raise store.unwritable(error) from error
 

@@ -18,9 +18,10 @@ from pathlib import Path
 
 from ....project.build_platforms import WindowsBuild
 from ....project.build_settings import BuildSettings
+from ....project.source_files import file_sha256
 from ....requirements import FOR_WINDOWS, RELEASES, install, missing
 from ....runtime.errors import BuildError
-from ....runtime.machine.files import file_sha256, json_sha256
+from ....runtime.machine.files import json_sha256
 from ....runtime.record import remembered
 from ...toolchain.compiler_environment import FOR_ZIG, passed_on
 from ...toolchain.cxx import Cxx
