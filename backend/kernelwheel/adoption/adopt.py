@@ -17,7 +17,7 @@ from ..packing.setuptools_project import needed_dynamic, refuse_ext_modules
 from ..project.package import read_toml, split_table
 from ..runtime.commands.exit_status import Parser
 from ..runtime.errors import KernelWheelError, SettingsError, printable
-from .architectures import choose, family, give
+from .architectures import choose, family
 from .build_requirements import build_system
 from .compile_args import Places
 from .cuda_extension import AdoptionNotes, Table, merge, translate
@@ -165,8 +165,11 @@ def _extensions(
             table["cuda"] = "only"
             notes.remarks.append(f"{extension.name}: a build without CUDA leaves it out, as setup.py does")
         tables.append(table)
-        if own := family(flags):
-            give(table, own, notes)
+        if own := family(flags):  # where no TORCH_CUDA_ARCH_LIST changes it: instructions such as wgmma are in no other
+            table["archs"] = str(own)
+            notes.remarks.append(
+                f"{table['name']}: archs = {str(own)!r} is its own, whatever TORCH_CUDA_ARCH_LIST says"
+            )
         else:
             arch_flags += flags
     notes.untranslated.extend(f"{name}: an extension that is built only without CUDA" for name in plain)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..project.arch_choice import ArchList, from_flags
-from .cuda_extension import AdoptionNotes, Table
+from .cuda_extension import AdoptionNotes
 from .setup_runs import SetupRun
 
 
@@ -16,12 +16,6 @@ def family(flags: Sequence[str]) -> ArchList | None:
     except ValueError:
         return None
     return archs if any(each.suffix for each in archs.sass) else None
-
-
-def give(table: Table, archs: ArchList, notes: AdoptionNotes) -> None:
-    """Put a family of GPUs where no TORCH_CUDA_ARCH_LIST changes it: instructions such as wgmma are in no other."""
-    table["archs"] = str(archs)
-    notes.remarks.append(f"{table['name']}: archs = {str(archs)!r} is its own, whatever TORCH_CUDA_ARCH_LIST says")
 
 
 def choose(flags: Sequence[str], run: SetupRun, notes: AdoptionNotes) -> str | None:

@@ -275,7 +275,7 @@ def link_toolkit(folder: Path, nvcc: Nvcc) -> None:
         return
     target = folder / "targets" / nvcc.target.name
     target.mkdir(parents=True)
-    (target / "include").symlink_to(nvcc.target.include)
+    (target / "include").symlink_to(nvcc.include)
     (target / "lib").symlink_to(nvcc.target.lib)
     (folder / "nvvm").symlink_to(nvcc.root / "nvvm")
     if nvcc.clang:  # which finds all of a toolkit from the folder with its headers

@@ -385,7 +385,6 @@ def test_pip_s_packages_for_cuda_12_are_put_together(nvcc_12: Nvcc, tmp_path: Pa
     found = part_for(nvcc_12, packages)
 
     assert found.target is not None
-    assert found.include == found.target.include
     for name in ("cuda_runtime.h", "crt/host_config.h", "nv/target"):
         assert (found.include / name).read_text(encoding="utf-8").endswith(f"include/{name} for aarch64\n")
         assert "cu13" not in (found.include / name).resolve().as_posix()

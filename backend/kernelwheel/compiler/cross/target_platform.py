@@ -94,9 +94,9 @@ def for_target(nvcc: Nvcc, settings: BuildSettings, platform: Platform) -> Nvcc:
         elif lacks := list(_lacks(part, nvcc, platform)):
             found.append(f"{place}: no {', '.join(lacks)}")
         else:
-            cudart = part / "lib" / platform.static(CUDA_LIBRARIES[0])
-            target = CudaTarget(platform.cuda_target, part / "include", part / "lib", cudart)
-            return replace(nvcc, include=target.include, target=target)
+            target = CudaTarget(platform.cuda_target, part / "lib")
+            cudart = target.lib / platform.static(CUDA_LIBRARIES[0])
+            return replace(nvcc, include=part / "include", cudart=cudart, target=target)
     release = "{}.{}".format(*nvcc.release)
     ways = [f"build without CUDA kernels: -C cuda=off ({settings.variable('cuda')}=off)"]
     if not nvcc.clang:

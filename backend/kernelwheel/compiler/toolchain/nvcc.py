@@ -168,7 +168,9 @@ def _examine(origin: str, place: str, search: NvccSearch) -> Nvcc | str:
         return "does not answer --list-gpu-code"
     inner = root / "bin" / "nvcc"
     real = inner if inner.is_file() else Path(path)
-    return Nvcc(real, root, include, match[1], supported, origin, virtual=virtual or supported, clang=clang)
+    return Nvcc(
+        real, root, include, match[1], supported, origin, find_cudart(root), virtual=virtual or supported, clang=clang
+    )
 
 
 def _in_two_folders(place: str, environ: Mapping[str, str]) -> str:

@@ -16,12 +16,10 @@ LIBRARY_FOLDERS = ("lib64", "lib", *(f"targets/{each.cuda_target}/lib" for each 
 
 @dataclass(frozen=True)
 class CudaTarget:
-    """The part of a toolkit for another platform: nvcc's name for it, `sbsa-linux`, and its folders."""
+    """The part of a toolkit for another platform: nvcc's name for it, `sbsa-linux`, and its folder of libraries."""
 
     name: str
-    include: Path
     lib: Path
-    cudart: Path
 
 
 @dataclass(frozen=True)
@@ -36,6 +34,7 @@ class Nvcc:
     version: str  # `13.0.88`; where clang stands in nvcc's place, that of ptxas
     supported: tuple[Arch, ...]  # the architectures that it makes SASS for, as listed by `nvcc --list-gpu-code`
     origin: str  # where it was found, in words
+    cudart: Path | None = None  # the static CUDA runtime that is linked in
     target: CudaTarget | None = None  # what it compiles for another platform with; None in a build for this machine's
     virtual: tuple[Arch, ...] = ()  # the architectures that it makes PTX for, as listed by `nvcc --list-gpu-arch`
     clang: str = ""  # the version of the clang in nvcc's place (clang_toolkit.py); empty for an nvcc
@@ -50,11 +49,6 @@ class Nvcc:
         """Where a C++ compiler finds the headers that nvcc finds: `include` and, since CUDA 13, CCCL's folder in it."""
         cccl = self.include / "cccl"
         return (self.include, cccl) if cccl.is_dir() else (self.include,)
-
-    @property
-    def cudart(self) -> Path | None:
-        """The static CUDA runtime that is linked in."""
-        return self.target.cudart if self.target else find_cudart(self.root)
 
     @property
     def release(self) -> tuple[int, int]:
