@@ -104,7 +104,7 @@ def _fitted(args: argparse.Namespace, shards: Shards, locks: ExitStack) -> int |
             locks.enter_context(locked(path))
         outputs = find_outputs(job)
         with printed_warnings(shown=shards.first):
-            views = read_pictures(job, shards)
+            views = read_pictures(job, outputs, shards)
             what = f"fitting {job.gaussians} Gaussians to {len(views)} pictures of {pictures_size(views)}"
             work = prepare_fit(job, views.to(job.device), shards)
         trainer = work.trainer

@@ -19,7 +19,7 @@ from ..photos.folders import check_no_capture, read_capture
 from ..scene.camera import Camera
 from ..scene.gaussians import Gaussians
 from .fit_job import FitJob
-from .fit_outputs import Judged, pictures_size
+from .fit_outputs import Judged, Outputs, pictures_size
 from .memory import available_memory
 from .printing import print_progress
 from .process_group import local_count
@@ -55,8 +55,8 @@ class FitWork(NamedTuple):
         return Judged(judged, held_out, quality, adapted, measure_lpips(scene, judged))
 
 
-def read_pictures(job: FitJob, shards: Shards) -> Views:
-    """All pictures that the command names; a line says how they are used, if they are photographs."""
+def read_pictures(job: FitJob, outputs: Outputs, shards: Shards) -> Views:
+    """All pictures that the command names, none of which is replaced; a line says how photographs are used."""
     points = max(job.gaussians // 3, 1)
     there = available_memory()
     reading = None if there is None else there // local_count(shards)
@@ -72,13 +72,17 @@ def read_pictures(job: FitJob, shards: Shards) -> Views:
                 "--images, --lenses, --masks, --background, --downscale and --max-size are for a folder of "
                 "photographs, or a .json file"
             )
-        return read_views(job.sources, points, job.seed, memory)
+        views = read_views(job.sources, points, job.seed, memory)
+        outputs.check_apart(job.sources)
+        return views
     if job.lenses == AS_TAKEN and shards.count > 1:
         raise ValueError(
             f"--lenses {AS_TAKEN} is for a single process, found {shards.count}: processes do not share what is drawn "
             "through lenses; leave out one of them"
         )
     capture = read_capture(job.sources[0], job.images, job.masks)
+    files = [path for photograph in capture.photographs for path in (photograph.path, photograph.mask) if path]
+    outputs.check_apart([*job.sources, *files])
     preparation = Preparation(job.downscale, job.max_size, _bytes(job.background), job.lenses)
     views = photograph_views(capture, points, job.seed, preparation, memory)
     if shards.first:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from fit_runs import run
+from photographs import colmap_folder
 from PIL import Image
 from scenes import random_scene, real_scene
 
@@ -77,7 +78,7 @@ def test_a_picture_that_does_not_fit_into_memory_is_not_read(
         )
     small = tmp_path / "b.png"
     Image.new("RGB", (100, 80)).save(small)
-    assert run(small, "-o", tmp_path / "b.ply", "--steps", "1", "--gaussians", "9") == 0
+    assert run(small, "-o", tmp_path / "c.ply", "--steps", "1", "--gaussians", "9") == 0
 
 
 def test_one_picture_is_shown_again_from_the_front(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -130,6 +131,18 @@ def test_another_seed_gives_another_scene() -> None:
         scenes.append(trainer.gaussians())
     for first, other in zip(*(scene.tensors for scene in scenes), strict=True):
         assert not torch.equal(first, other)
+
+
+def test_a_picture_that_is_read_is_not_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    photograph = colmap_folder(tmp_path / "capture") / "images" / "03.png"
+    for source, options in (
+        (photograph, ("-o", photograph.with_suffix(".ply"))),
+        (tmp_path / "capture", ("-o", tmp_path / "a.ply", "--picture", photograph)),
+    ):
+        before = photograph.read_bytes()
+        assert run(source, *options, "--steps", "1", "--gaussians", "9") == 1
+        assert f"splat: {photograph}: a name of its own is required for each file" in capsys.readouterr().err
+        assert photograph.read_bytes() == before
 
 
 # What it is made of
