@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from ..ops.lens_cameras import Camera as LensCamera
 from ..ops.rendering import rasterization
 from ..scene.camera import Camera
 from ..scene.coordinates import NO_OFFSET, Offset, find_offset, shown_offset
 from ..scene.gaussians import Gaussians
 from ..scene.near_plane import far_plane, near_plane_of
-from .drawn_lenses import DrawnLens, draw_as_taken
+from .drawn_lenses import DrawnLens, draw_as_taken, lens_camera
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,11 @@ class Views:
         viewmats, Ks = self.viewmats.cpu(), self.Ks.cpu()
         cameras = [Camera(viewmats[view], Ks[view], *size, self.near) for view, size in enumerate(self.sizes)]
         return cameras, [self.name(view) for view in range(len(self))]
+
+    def lens_cameras(self) -> list[LensCamera]:
+        """The cameras with what they are drawn through, on the CPU."""
+        lenses = self.lenses or (None,) * len(self)
+        return list(map(lens_camera, self.viewmats.cpu(), self.Ks.cpu(), self.sizes, lenses))
 
     def select(self, indices: Sequence[int]) -> Views:
         """The pictures with these numbers."""
