@@ -14,7 +14,7 @@ from ..fit.picture_quality import Quality
 from ..fit.picture_views import read_views
 from ..fit.shards import Shards
 from ..fit.training import FitOptions, Trainer
-from ..fit.views import Views
+from ..fit.views import Views, check_bright
 from ..photos.folders import check_no_capture, read_capture
 from ..scene.camera import Camera
 from ..scene.gaussians import Gaussians
@@ -109,6 +109,7 @@ def prepare_fit(job: FitJob, views: Views, shards: Shards) -> FitWork:
     trained = views.select([i for i in range(len(views)) if i not in held_out])
     if len(trained) < 2 and (job.refine_cameras or job.appearance != "off"):
         raise ValueError("--appearance and --refine-cameras are for several pictures to fit to, found 1")
+    check_bright(str(job.sources[0]) if job.sources else "the built-in scene", views)
     degree = job.sh_degree if len(views) > 1 else 0
     options = FitOptions(job.steps, job.gaussians, degree, job.seed, job.strategy, job.appearance, job.refine_cameras)
     return FitWork(Trainer(trained, options, shards, job.begin), views, held_out)

@@ -77,7 +77,7 @@ def test_a_picture_that_does_not_fit_into_memory_is_not_read(
             "smaller first\n"
         )
     small = tmp_path / "b.png"
-    Image.new("RGB", (100, 80)).save(small)
+    Image.new("RGB", (100, 80), "white").save(small)
     assert run(small, "-o", tmp_path / "c.ply", "--steps", "1", "--gaussians", "9") == 0
 
 
@@ -221,6 +221,19 @@ def test_files_that_hold_something_else(
     assert out == ""
     assert message in err
     assert err.startswith("splat: ")
+
+
+@pytest.mark.parametrize(("kind", "most"), [(np.uint16, 4095), (np.int32, 255)])
+def test_numbers_of_fewer_bits_than_their_type_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: type, most: int
+) -> None:
+    values = np.linspace(0, most, 1200).reshape(30, 40).astype(kind)
+    Image.fromarray(values).save(tmp_path / "a.tiff")
+    assert run(tmp_path / "a.tiff", "-o", tmp_path / "a.ply", "--steps", "1", "--gaussians", "9") == 1
+    share = f"{round(255 * most / 65535) / 255:.1%}"
+    assert f"a.tiff: pictures with something to see are required, found nothing brighter than {share} of the" in (
+        capsys.readouterr().err
+    )
 
 
 def test_points_alone_are_not_enough(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
