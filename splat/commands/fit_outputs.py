@@ -111,9 +111,9 @@ def _stem(job: FitJob) -> str:
 
 
 @torch.no_grad()
-def write_picture(path: Path, scene: Gaussians, judged: Views, degree: int) -> None:
+def write_picture(path: Path, scene: Gaussians, judged: Views) -> None:
     """Write a picture and the fitted scene next to each other."""
-    image, _ = render(scene, judged, 0, degree)
+    image, _ = render(scene, judged, 0, scene.degree)
     write_png(path, torch.cat([judged.target(0), image], dim=1))
 
 

@@ -10,7 +10,7 @@ from ..fit.drawn_lenses import AS_TAKEN, LENSES
 from ..fit.fit_memory import FitMemory, fit_bytes, scene_bytes
 from ..fit.perceptual import measure_lpips
 from ..fit.photograph_views import Preparation, photograph_views
-from ..fit.picture_quality import Quality
+from ..fit.picture_quality import judge
 from ..fit.picture_views import read_views
 from ..fit.shards import Shards
 from ..fit.training import FitOptions, Trainer
@@ -47,12 +47,12 @@ class FitWork(NamedTuple):
         others, their_names = self.judged.cameras()
         return cameras + others, names + their_names
 
-    def judge(self, scene: Gaussians, quality: Quality) -> Judged:
-        """How well the scene shows them at the end, with what was measured already."""
+    def judge(self, scene: Gaussians) -> Judged:
+        """How well the scene shows them at the end."""
         trainer, judged, held_out = self.trainer, self.judged, bool(self.held_out)
         refined, recolored = bool(trainer.cameras) and held_out, bool(trainer.appearance)
         adapted = judge_adapted(scene, judged, trainer.extent, refined, recolored) if refined or recolored else None
-        return Judged(judged, held_out, quality, adapted, measure_lpips(scene, judged))
+        return Judged(judged, held_out, judge(scene, judged), adapted, measure_lpips(scene, judged))
 
 
 def read_pictures(job: FitJob, outputs: Outputs, shards: Shards) -> Views:

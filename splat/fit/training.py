@@ -221,12 +221,12 @@ def _begun(scene: Gaussians, views: Views, options: FitOptions, shards: Shards) 
         raise SceneError(
             f"a scene of 1 to --gaussians {options.gaussians} Gaussians is required to begin with, found {len(scene)}"
         )
-    means = scene.coordinates - torch.tensor(views.offset, dtype=torch.float64)
-    empty = int((~seen_by(some_of(means), views.lens_cameras()).any(dim=1)).sum())
+    means = scene.with_offset(views.offset).means
+    empty = int((~seen_by(some_of(means).double(), views.lens_cameras()).any(dim=1)).sum())
     words = f"none of the Gaussians to begin with are in {empty} of {len(views)} pictures"
     if 2 * empty > len(views):
         raise SceneError(f"a scene that the pictures show is required, found that {words}; check its coordinates")
     if empty:
         warnings.warn(words, stacklevel=3)
-    whole = scene_parameters(scene, means.float(), options.sh_degree)
+    whole = scene_parameters(scene, means, options.sh_degree)
     return {name: shards.own(rows).to(views.device) for name, rows in whole.items()}
