@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from ..scene.camera import UP_AXES, Camera, upright_rotation
-from ..scene.camera_list import MOST_CAMERAS, cameras_path
+from ..scene.camera_list import MOST_CAMERAS, cameras_path, find_cameras
 from ..scene.edits import Corner, crop_scene, limit_degree, merge_scenes, scale_scene, shift_scene
 from ..scene.file_input import usable
 from ..scene.formats import (
@@ -100,6 +101,7 @@ def run(args: argparse.Namespace) -> int:
     """
     names = ", ".join(map(str, args.sources))
     try:
+        _check_cameras(args)
         with enough_memory(lambda: f"converting {names}", "choose a scene of fewer Gaussians"):
             with printed_warnings():
                 whole = merge_scenes([load_scene(path, args.antialiased) for path in args.sources])
@@ -132,7 +134,7 @@ def _edited(scene: Gaussians, args: argparse.Namespace) -> tuple[Gaussians, dict
         scene = crop_scene(scene, *args.crop)
     scene, left_out = prune_scene(scene, pruning, cameras)
     if args.up:
-        scene = rotate_scene(scene, upright_rotation(args.up))
+        scene = rotate_scene(replace(scene, up=args.up), upright_rotation(args.up))
     if args.rotate:
         scene = rotate_scene(scene, rotation_about_axes(args.rotate))
     if args.scale is not None:
@@ -140,6 +142,16 @@ def _edited(scene: Gaussians, args: argparse.Namespace) -> tuple[Gaussians, dict
     if args.translate:
         scene = shift_scene(scene, args.translate)
     return scene if args.sh_degree is None else limit_degree(scene, args.sh_degree), left_out
+
+
+def _check_cameras(args: argparse.Namespace) -> None:
+    """SceneError if the scene is moved, but not the cameras that would be beside it."""
+    moves = [f"--{name}" for name in ("up", "rotate", "scale", "translate") if getattr(args, name) is not None]
+    if moves and (found := find_cameras(args.output)):
+        raise SceneError(
+            f"{args.output}: a place without cameras is required for a scene that {moves[0]} moves, found {found}, "
+            "which would not be moved along; choose another name or folder, or take them away"
+        )
 
 
 def _cameras(sources: list[Path], scene: Gaussians) -> list[Camera]:

@@ -20,7 +20,7 @@ from ..fit.strategies import passes
 from ..fit.training import Trainer
 from ..fit.views import Views
 from ..scene.camera_list import cameras_path, write_cameras
-from ..scene.gaussians import Gaussians, SceneError
+from ..scene.gaussians import SceneError
 from ..view.server import ViewError
 from .command_files import load_scene, save_scene
 from .device import DeviceError, find_device
@@ -84,8 +84,6 @@ class _Finished(NamedTuple):
     job: FitJob
     work: FitWork
     outputs: Outputs
-    scene: Gaussians
-    quality: Quality
     before: int
     """Steps that were taken earlier."""
     start: float
@@ -104,7 +102,7 @@ def _fitted(args: argparse.Namespace, shards: Shards, locks: ExitStack) -> int |
             locks.enter_context(locked(path))
         outputs = find_outputs(job)
         with printed_warnings(shown=shards.first):
-            views = read_pictures(job, shards)
+            views = read_pictures(job, outputs, shards)
             what = f"fitting {job.gaussians} Gaussians to {len(views)} pictures of {pictures_size(views)}"
             work = prepare_fit(job, views.to(job.device), shards)
         trainer = work.trainer
@@ -136,17 +134,15 @@ def _fitted(args: argparse.Namespace, shards: Shards, locks: ExitStack) -> int |
             written = passes(range(trainer.done, trainer.done + 1), job.checkpoint_every)
             if outputs.checkpoint and not written:  # for a longer fit
                 write_checkpoint(outputs.checkpoint, trainer, digest)
-    with _threads(views, job.device), enough_memory(lambda: what, _REMEDY):
-        quality = trainer.quality(work.judged)
-    return _Finished(job, work, outputs, scene, quality, before, start) if shards.first else 0
+    return _Finished(job, work, outputs, before, start) if shards.first else 0
 
 
 def _finish(finished: _Finished) -> int:
-    """Judge the scene, and write what shows how good it is."""
-    job, work, outputs, scene, quality, before, start = finished
-    trainer, scene = work.trainer, scene.to(job.device)
+    """Judge the scene as it was written, which few formats hold exactly, and write what shows how good it is."""
+    job, work, outputs, before, start = finished
+    scene = load_scene(outputs.scene).with_offset(work.views.offset).to(job.device)
     with _threads(work.views, job.device), enough_memory(lambda: "judging the scene", _REMEDY):
-        judged = work.judge(scene, quality)
+        judged = work.judge(scene)
         facts = _facts(job, work, before, time.perf_counter() - start)
         if outputs.page:
             write_page(outputs.page, f"{outputs.scene.name}: photographs and renders", facts, scene, judged)
@@ -155,7 +151,7 @@ def _finish(finished: _Finished) -> int:
                 outputs.quality, judged.quality, judged.views.names, judged.held_out, judged.adapted,
                 judged.perceptual,
             )  # fmt: skip
-        write_picture(outputs.picture, scene, judged.views, trainer.options.sh_degree)
+        write_picture(outputs.picture, scene, judged.views)
     say_quality(outputs, judged, facts, job.verbose)
     return 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,6 +37,18 @@ class Outputs(NamedTuple):
     quality: Path | None
     unfinished: Path
     """The scene, if the fit ends before its last step: it does not replace one that was there."""
+
+    def check_apart(self, read: Iterable[Path]) -> None:
+        """ValueError if one of them would replace one of these files, which a fit reads."""
+        scenes = (self.scene, self.unfinished)
+        written = {*scenes, *map(cameras_path, scenes), self.picture, self.page, self.checkpoint, self.quality}
+        there = [path for path in written if path and path.exists()]
+        for source in read if there else ():
+            if found := next((path for path in there if path.samefile(source)), None):
+                raise ValueError(
+                    f"{found}: a name of its own is required for each file that is written, found one that is read: "
+                    f"{source}; choose another name for -o or --picture"
+                )
 
 
 class Judged(NamedTuple):
@@ -98,9 +111,9 @@ def _stem(job: FitJob) -> str:
 
 
 @torch.no_grad()
-def write_picture(path: Path, scene: Gaussians, judged: Views, degree: int) -> None:
+def write_picture(path: Path, scene: Gaussians, judged: Views) -> None:
     """Write a picture and the fitted scene next to each other."""
-    image, _ = render(scene, judged, 0, degree)
+    image, _ = render(scene, judged, 0, scene.degree)
     write_png(path, torch.cat([judged.target(0), image], dim=1))
 
 

@@ -10,16 +10,16 @@ from ..fit.drawn_lenses import AS_TAKEN, LENSES
 from ..fit.fit_memory import FitMemory, fit_bytes, scene_bytes
 from ..fit.perceptual import measure_lpips
 from ..fit.photograph_views import Preparation, photograph_views
-from ..fit.picture_quality import Quality
+from ..fit.picture_quality import judge
 from ..fit.picture_views import read_views
 from ..fit.shards import Shards
 from ..fit.training import FitOptions, Trainer
-from ..fit.views import Views
+from ..fit.views import Views, check_bright
 from ..photos.folders import check_no_capture, read_capture
 from ..scene.camera import Camera
 from ..scene.gaussians import Gaussians
 from .fit_job import FitJob
-from .fit_outputs import Judged, pictures_size
+from .fit_outputs import Judged, Outputs, pictures_size
 from .memory import available_memory
 from .printing import print_progress
 from .process_group import local_count
@@ -47,16 +47,16 @@ class FitWork(NamedTuple):
         others, their_names = self.judged.cameras()
         return cameras + others, names + their_names
 
-    def judge(self, scene: Gaussians, quality: Quality) -> Judged:
-        """How well the scene shows them at the end, with what was measured already."""
+    def judge(self, scene: Gaussians) -> Judged:
+        """How well the scene shows them at the end."""
         trainer, judged, held_out = self.trainer, self.judged, bool(self.held_out)
         refined, recolored = bool(trainer.cameras) and held_out, bool(trainer.appearance)
         adapted = judge_adapted(scene, judged, trainer.extent, refined, recolored) if refined or recolored else None
-        return Judged(judged, held_out, quality, adapted, measure_lpips(scene, judged))
+        return Judged(judged, held_out, judge(scene, judged), adapted, measure_lpips(scene, judged))
 
 
-def read_pictures(job: FitJob, shards: Shards) -> Views:
-    """All pictures that the command names; a line says how they are used, if they are photographs."""
+def read_pictures(job: FitJob, outputs: Outputs, shards: Shards) -> Views:
+    """All pictures that the command names, none of which is replaced; a line says how photographs are used."""
     points = max(job.gaussians // 3, 1)
     there = available_memory()
     reading = None if there is None else there // local_count(shards)
@@ -72,13 +72,17 @@ def read_pictures(job: FitJob, shards: Shards) -> Views:
                 "--images, --lenses, --masks, --background, --downscale and --max-size are for a folder of "
                 "photographs, or a .json file"
             )
-        return read_views(job.sources, points, job.seed, memory)
+        views = read_views(job.sources, points, job.seed, memory)
+        outputs.check_apart(job.sources)
+        return views
     if job.lenses == AS_TAKEN and shards.count > 1:
         raise ValueError(
             f"--lenses {AS_TAKEN} is for a single process, found {shards.count}: processes do not share what is drawn "
             "through lenses; leave out one of them"
         )
     capture = read_capture(job.sources[0], job.images, job.masks)
+    files = [path for photograph in capture.photographs for path in (photograph.path, photograph.mask) if path]
+    outputs.check_apart([*job.sources, *files])
     preparation = Preparation(job.downscale, job.max_size, _bytes(job.background), job.lenses)
     views = photograph_views(capture, points, job.seed, preparation, memory)
     if shards.first:
@@ -105,6 +109,7 @@ def prepare_fit(job: FitJob, views: Views, shards: Shards) -> FitWork:
     trained = views.select([i for i in range(len(views)) if i not in held_out])
     if len(trained) < 2 and (job.refine_cameras or job.appearance != "off"):
         raise ValueError("--appearance and --refine-cameras are for several pictures to fit to, found 1")
+    check_bright(str(job.sources[0]) if job.sources else "the built-in scene", views)
     degree = job.sh_degree if len(views) > 1 else 0
     options = FitOptions(job.steps, job.gaussians, degree, job.seed, job.strategy, job.appearance, job.refine_cameras)
     return FitWork(Trainer(trained, options, shards, job.begin), views, held_out)

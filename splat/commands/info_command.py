@@ -82,7 +82,7 @@ def _lines(report: dict[str, Any]) -> list[str]:
         lines += ["", " " * 10 + "".join(f"{name:>12}" for name in QUANTILES)]
     for name, values in report["quantiles"].items():
         lines.append(
-            f"{name:10}" + "".join(f"{value:12.{digits if name in 'xyz' else 4}g}" for value in values.values())
+            f"{name:10}" + "".join(f" {value:11.{digits if name in 'xyz' else 4}g}" for value in values.values())
         )
     if report["visible_box"]:
         lower, upper = (", ".join(f"{x:.{digits}g}" for x in corner) for corner in report["visible_box"].values())

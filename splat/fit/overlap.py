@@ -21,10 +21,14 @@ def seen_by(points: Tensor, cameras: Sequence[Camera]) -> Tensor:
     return torch.stack([camera.image_points(points.T, 0.0)[2] for camera in cameras])
 
 
+def some_of(points: Tensor) -> Tensor:
+    """Points of [P, 3], a few thousand, that stand for all."""
+    return points[:: max(len(points) // _SAMPLE, 1)]
+
+
 def check_overlap(what: str, points: Tensor, cameras: Sequence[Camera]) -> None:
     """SceneError unless some of the points are in two pictures; a warning counts the pictures that share none."""
-    every = max(len(points) // _SAMPLE, 1)
-    seen = seen_by(points[::every], cameras)
+    seen = seen_by(some_of(points), cameras)
     shared = seen[:, seen.sum(dim=0) >= 2].any(dim=1)
     if not shared.any():
         raise _no_overlap(what)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +11,7 @@ from typing import Final, NamedTuple
 import torch
 from torch import Tensor
 
-from ..photos.capture import Capture, Photograph
+from ..photos.capture import Capture, Photograph, normal
 from ..photos.lens_formulas import PANORAMA
 from ..photos.lens_models import Lens
 from ..photos.pictures import (
@@ -166,10 +167,17 @@ def _with_pictures(views: Views, capture: Capture, cameras: list[_Camera], prepa
         views,
         images=tuple(images),
         masks=tuple(masks),
-        names=tuple(photograph.path.name for photograph in capture.photographs),
+        names=_names(capture.photographs),
         held_out=tuple(photograph.held_out for photograph in capture.photographs),
         background=tuple(part / 255 for part in preparation.background),
     )
+
+
+def _names(photographs: Sequence[Photograph]) -> tuple[str, ...]:
+    """The names of the pictures' files in the folder that all are in, with those of folders in it."""
+    paths = [normal(photograph.path) for photograph in photographs]
+    folder = os.path.commonpath([path.parent for path in paths])
+    return tuple(path.relative_to(folder).as_posix() for path in paths)
 
 
 def _cameras(capture: Capture, preparation: Preparation) -> tuple[Capture, list[_Camera]]:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ..ops.rendering import rasterization
+from ..photos.capture import rigid_transform
 from ..photos.pictures import check_unpacking, opened_picture, picture_header, read_resized
 from ..scene.builtin import knot_scene
 from ..scene.camera import orbit
@@ -23,6 +24,8 @@ from .overlap import looked_at
 from .views import Views, near_origin
 
 _FOV = 50.0
+_SAME = 1e-6
+"""How far numbers of a matrix may be from what they must be."""
 _FLOATS = 12
 """Bytes of a pixel whose colours are float32."""
 _REQUIRED = {"images": "[C, H, W, 3]", "viewmats": "[C, 4, 4]", "Ks": "[C, 3, 3]"}
@@ -118,6 +121,12 @@ def _read_npz(path: Path, points: int, generator: torch.Generator, memory: FitMe
         if tuple(values.shape) != expected:
             raise SceneError(f"{path}: {name} must have shape {list(expected)}, found {list(values.shape)}")
     _check_no_skew(Ks, f"{path}: Ks")
+    for number, matrix in enumerate(viewmats.numpy(), 1):
+        what = f"{path}: viewmats: picture {number}"
+        if np.abs(matrix[3] - (0, 0, 0, 1)).max() > _SAME:
+            found = matrix[3].tolist()
+            raise SceneError(f"{what}: 0 0 0 1 is required in the last row, found {found}; was it transposed?")
+        rigid_transform(matrix[:3, :3], matrix[:3, 3], what)
     if "points" not in arrays:
         viewmats, _, offset = near_origin(f"{path}", viewmats, torch.zeros(0, 3))
         positions = _seen_points(viewmats, points, generator)
@@ -137,7 +146,7 @@ def _check_no_skew(Ks: Tensor, what: str) -> None:
     others = Ks - torch.eye(3)
     for row, column in ((0, 0), (0, 2), (1, 1), (1, 2)):
         others[:, row, column] = 0
-    bad = (others.abs() > 1e-6).any(dim=2).any(dim=1)
+    bad = (others.abs() > _SAME).any(dim=2).any(dim=1)
     if bad.any():
         first = int(bad.int().argmax())
         raise SceneError(

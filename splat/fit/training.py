@@ -9,6 +9,7 @@ as rates and refinements do, goes by the number of pictures. Each has a shard of
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,6 +22,7 @@ from .camera_corrections import CameraCorrections
 from .color_maps import ColorMaps
 from .learning_rates import learning_rates
 from .losses import training_loss
+from .overlap import seen_by, some_of
 from .parameters import GaussianTable, first_parameters, neighbour_distances, scene_parameters, used_degree
 from .picture_parameters import PictureParameters
 from .picture_quality import Quality, judge
@@ -219,6 +221,12 @@ def _begun(scene: Gaussians, views: Views, options: FitOptions, shards: Shards) 
         raise SceneError(
             f"a scene of 1 to --gaussians {options.gaussians} Gaussians is required to begin with, found {len(scene)}"
         )
-    means = (scene.coordinates - torch.tensor(views.offset, dtype=torch.float64)).float()
+    means = scene.with_offset(views.offset).means
+    empty = int((~seen_by(some_of(means).double(), views.lens_cameras()).any(dim=1)).sum())
+    words = f"none of the Gaussians to begin with are in {empty} of {len(views)} pictures"
+    if 2 * empty > len(views):
+        raise SceneError(f"a scene that the pictures show is required, found that {words}; check its coordinates")
+    if empty:
+        warnings.warn(words, stacklevel=3)
     whole = scene_parameters(scene, means, options.sh_degree)
     return {name: shards.own(rows).to(views.device) for name, rows in whole.items()}

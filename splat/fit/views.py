@@ -5,16 +5,21 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import torch
 from torch import Tensor
 
+from ..ops.lens_cameras import Camera as LensCamera
 from ..ops.rendering import rasterization
 from ..scene.camera import Camera
 from ..scene.coordinates import NO_OFFSET, Offset, find_offset, shown_offset
-from ..scene.gaussians import Gaussians
+from ..scene.gaussians import Gaussians, SceneError
 from ..scene.near_plane import far_plane, near_plane_of
-from .drawn_lenses import DrawnLens, draw_as_taken
+from .drawn_lenses import DrawnLens, draw_as_taken, lens_camera
+
+_DARKEST: Final = 1 / 15
+"""A little more than the share of 16 bits that 12 are."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +89,11 @@ class Views:
         viewmats, Ks = self.viewmats.cpu(), self.Ks.cpu()
         cameras = [Camera(viewmats[view], Ks[view], *size, self.near) for view, size in enumerate(self.sizes)]
         return cameras, [self.name(view) for view in range(len(self))]
+
+    def lens_cameras(self) -> list[LensCamera]:
+        """The cameras with what they are drawn through, on the CPU."""
+        lenses = self.lenses or (None,) * len(self)
+        return list(map(lens_camera, self.viewmats.cpu(), self.Ks.cpu(), self.sizes, lenses))
 
     def select(self, indices: Sequence[int]) -> Views:
         """The pictures with these numbers."""
@@ -161,6 +171,16 @@ def render(
         distributed=distributed,
     )
     return images if view is None else images[0], meta
+
+
+def check_bright(what: str, views: Views) -> None:
+    """SceneError if all pictures are next to black, as those are whose numbers have fewer bits than their type."""
+    brightest = max(float(image.max()) / (255 if image.dtype == torch.uint8 else 1) for image in views.images)
+    if brightest < _DARKEST:
+        raise SceneError(
+            f"{what}: pictures with something to see are required, found nothing brighter than {brightest:.1%} of the "
+            "largest number of their type; numbers of 8 or 12 bits in a wider type must be scaled to fill it"
+        )
 
 
 def near_origin(what: str, viewmats: Tensor, points: Tensor) -> tuple[Tensor, Tensor, Offset]:

@@ -158,6 +158,15 @@ def _masked(capture: Capture, folder: Path, required: bool) -> Capture:
         if required:
             raise SceneError(f"{what} are required for --masks, found none")
         warnings.warn(f"{what} would be used, found none", stacklevel=3)
+    photograph_of: dict[Path, Path] = {}
+    for photograph, before in zip(found, capture.photographs, strict=True):
+        if photograph.mask and not before.mask:
+            other = photograph_of.setdefault(photograph.mask, photograph.path)
+            if other != photograph.path:
+                raise SceneError(
+                    f"{photograph.mask}: a mask for each photograph is required, found one for {other} and "
+                    f"{photograph.path}; put masks in folders of the same names as the photographs'"
+                )
     return replace(capture, photographs=tuple(found))
 
 

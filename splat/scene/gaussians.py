@@ -73,6 +73,11 @@ class Gaussians:
         """[N, 3] float64: the centres as they stand in the scene's file."""
         return self.means.double() + torch.tensor(self.offset, dtype=torch.float64, device=self.means.device)
 
+    def with_offset(self, offset: Offset) -> Gaussians:
+        """The same Gaussians with another offset."""
+        origin = torch.tensor(offset, dtype=torch.float64, device=self.means.device)
+        return replace(self, means=(self.coordinates - origin).float(), offset=offset)
+
     def placed(self, coordinates: Tensor) -> Gaussians:
         """The Gaussians with their centres at these coordinates [N, 3], float64, less the offset that those need."""
         offset = find_offset(coordinates.detach().cpu().numpy())

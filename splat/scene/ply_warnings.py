@@ -14,6 +14,8 @@ _NEAR_NAMES: Final = (
     ("scale_0", "the sizes", re.compile("scal|sigma", re.IGNORECASE)),
     ("rot_0", "the rotations", re.compile("rot|quat", re.IGNORECASE)),
     ("opacity", "the opacities", re.compile("opac", re.IGNORECASE)),
+    ("f_dc_0", "the colours", re.compile(r"dc|colou?r|albedo|diffuse|^sh_?0|^[rgb]$|(red|green|blue)$", re.IGNORECASE)),
+    ("f_rest_0", "the harmonics", re.compile(r"rest|harmonic|^shn|^sh_?\d", re.IGNORECASE)),
 )
 """What is missing, what it would say, and what others call it."""
 _FEW: Final = 10
@@ -24,12 +26,15 @@ def warnings_of(header: Header, vertices: Vertices, only_points: bool) -> Iterat
     """A phrase for each; with `only_points`, none about what other values than these are not there."""
     (vertex,) = (element for element in header.elements if element.name == "vertex")
     names = [prop.name for prop in vertex.properties]
+    read = {*vertices.columns, *(("f_dc_0",) if "red" in vertices.columns else ())}
     for name, what, near in _NEAR_NAMES:
         others = [other for other in names if near.search(other)]
-        if others and name not in vertices.columns:
+        if others and name not in read:
             yield f"{what} are not read: {name} and its like are required, found {listed(others)}; rename these"
         elif name == "scale_0" and name not in vertices.columns and vertex.rows and not only_points:
             yield _without_sizes(vertices)
+        elif name == "f_dc_0" and name not in read and "scale_0" in read and vertex.rows and not only_points:
+            yield "the Gaussians have no colours: f_dc_0 to f_dc_2 are required, found none; they are drawn grey"
     if vertices.left >= max(vertex.rows, 1):
         yield _longer(vertex, vertices.left)
     opacities, scales = (

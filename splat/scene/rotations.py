@@ -8,17 +8,22 @@ of Ivanic and Ruedenberg, *Rotation Matrices for Real Spherical Harmonics*, J. P
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
+from .camera import UP
 from .gaussians import Gaussians
 
 
 def rotate_scene(scene: Gaussians, rotation: Tensor) -> Gaussians:
-    """The scene turned around the origin by a rotation matrix [3, 3]; its colours turn along, and `up` is unknown."""
+    """The scene turned around the origin by a rotation matrix [3, 3]; its colours turn along.
+
+    A warning says if none of the axes is up any more.
+    """
     rotation = rotation.double().cpu()
     device, kind = scene.means.device, scene.means.dtype
     sh = scene.sh.clone()
@@ -26,7 +31,18 @@ def rotate_scene(scene: Gaussians, rotation: Tensor) -> Gaussians:
         own = slice(degree**2, (degree + 1) ** 2)
         sh[:, own] = torch.einsum("ij,njc->nic", matrix.to(device, kind), scene.sh[:, own])
     turn = left_product(quaternion(rotation)).to(device, kind)
-    return replace(scene, quats=scene.quats @ turn.T, sh=sh, up=None).placed(scene.coordinates @ rotation.T.to(device))
+    up = _turned_axis(scene.up, rotation) if scene.up else None
+    return replace(scene, quats=scene.quats @ turn.T, sh=sh, up=up).placed(scene.coordinates @ rotation.T.to(device))
+
+
+def _turned_axis(up: str, rotation: Tensor) -> str | None:
+    """What becomes of the axis that is up."""
+    turned = rotation @ torch.tensor(UP[up], dtype=torch.float64)
+    for axis, direction in UP.items():
+        if torch.allclose(turned, torch.tensor(direction, dtype=torch.float64), rtol=0, atol=1e-6):
+            return axis
+    warnings.warn(f"that {up} is up is dropped: turned, it is none of the axes", stacklevel=3)
+    return None
 
 
 def rotation_about_axes(degrees: Sequence[float]) -> Tensor:

@@ -243,6 +243,20 @@ def test_what_few_cameras_see_and_what_is_large_is_left_out(
     torch.testing.assert_close(found.sh, whole.sh[kept])
 
 
+def test_a_scene_is_not_moved_away_from_cameras_beside_it(
+    source: Path, cameras: list[Camera], capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = source.read_bytes()
+    for name, move in (("in.sog", "--scale=2"), ("in.ply", "--up=y"), ("in.ply", "--rotate=0,9,0")):
+        status, said, err = run(capsys, "convert", source, source.parent / name, move)
+        assert (status, said) == (1, "")
+        assert f"{name}: a place without cameras is required for a scene that {move.partition('=')[0]} moves" in err
+        assert "in.cameras.json, which would not be moved along; choose another name or folder" in err
+    assert source.read_bytes() == before
+    assert sorted(path.name for path in source.parent.iterdir()) == ["in.cameras.json", "in.ply"]
+    converted(capsys, source, "in.sog", "--prune", "0.2")
+
+
 def test_a_dry_run_says_what_would_be_left(
     source: Path, cameras: list[Camera], capsys: pytest.CaptureFixture[str]
 ) -> None:

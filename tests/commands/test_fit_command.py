@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from fit_runs import run
+from photographs import colmap_folder
 from PIL import Image
 from scenes import random_scene, real_scene
 
@@ -76,8 +77,8 @@ def test_a_picture_that_does_not_fit_into_memory_is_not_read(
             "smaller first\n"
         )
     small = tmp_path / "b.png"
-    Image.new("RGB", (100, 80)).save(small)
-    assert run(small, "-o", tmp_path / "b.ply", "--steps", "1", "--gaussians", "9") == 0
+    Image.new("RGB", (100, 80), "white").save(small)
+    assert run(small, "-o", tmp_path / "c.ply", "--steps", "1", "--gaussians", "9") == 0
 
 
 def test_one_picture_is_shown_again_from_the_front(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -130,6 +131,18 @@ def test_another_seed_gives_another_scene() -> None:
         scenes.append(trainer.gaussians())
     for first, other in zip(*(scene.tensors for scene in scenes), strict=True):
         assert not torch.equal(first, other)
+
+
+def test_a_picture_that_is_read_is_not_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    photograph = colmap_folder(tmp_path / "capture") / "images" / "03.png"
+    for source, options in (
+        (photograph, ("-o", photograph.with_suffix(".ply"))),
+        (tmp_path / "capture", ("-o", tmp_path / "a.ply", "--picture", photograph)),
+    ):
+        before = photograph.read_bytes()
+        assert run(source, *options, "--steps", "1", "--gaussians", "9") == 1
+        assert f"splat: {photograph}: a name of its own is required for each file" in capsys.readouterr().err
+        assert photograph.read_bytes() == before
 
 
 # What it is made of
@@ -190,7 +203,9 @@ def test_pictures_without_cameras_are_refused(tmp_path: Path, capsys: pytest.Cap
             "images must be finite numbers, found complex64",
         ),
         ({"viewmats": np.zeros((8, 4, 4))}, "viewmats must have shape [9, 4, 4], found [8, 4, 4]"),
-        ({"viewmats": np.zeros((9, 4, 4))}, "viewmats must be invertible"),
+        ({"viewmats": np.zeros((9, 4, 4))}, "viewmats: picture 1: 0 0 0 1 is required in the last row, found [0.0, 0."),
+        ({"viewmats": np.tile(np.diag([2, 2, 2, 1.0]), (9, 1, 1))}, "picture 1: a rotation is required in its pose"),
+        ({"viewmats": np.tile(np.diag([-1, 1, 1, 1.0]), (9, 1, 1))}, "found a matrix that stretches or mirrors"),
         ({"Ks": np.full((9, 3, 3), np.nan)}, "Ks must be finite numbers"),
         ({"points": np.zeros((5, 2))}, "points and colors must have shape [P, 3], found [5, 2]"),
         ({"points": np.zeros((5, 3)), "colors": np.zeros((4, 3))}, "found [5, 3] and [4, 3]"),
@@ -206,6 +221,19 @@ def test_files_that_hold_something_else(
     assert out == ""
     assert message in err
     assert err.startswith("splat: ")
+
+
+@pytest.mark.parametrize(("kind", "most"), [(np.uint16, 4095), (np.int32, 255)])
+def test_numbers_of_fewer_bits_than_their_type_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: type, most: int
+) -> None:
+    values = np.linspace(0, most, 1200).reshape(30, 40).astype(kind)
+    Image.fromarray(values).save(tmp_path / "a.tiff")
+    assert run(tmp_path / "a.tiff", "-o", tmp_path / "a.ply", "--steps", "1", "--gaussians", "9") == 1
+    share = f"{round(255 * most / 65535) / 255:.1%}"
+    assert f"a.tiff: pictures with something to see are required, found nothing brighter than {share} of the" in (
+        capsys.readouterr().err
+    )
 
 
 def test_points_alone_are_not_enough(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from splat.commands.fit_arguments import add_fit_arguments
 from splat.commands.fit_job import fit_job
+from splat.commands.fit_outputs import find_outputs
 from splat.commands.fit_work import read_pictures
 from splat.fit.camera_corrections import CameraCorrections
 from splat.fit.checkpoints import digest_of, resume, write_checkpoint
@@ -295,4 +296,4 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     add_fit_arguments(parser)
     job = fit_job(parser.parse_args(words), torch.device("cpu"))
     with pytest.raises(ValueError, match="--lenses as-taken is for a single process, found 2"):
-        read_pictures(job, Shards(0, 2))
+        read_pictures(job, find_outputs(job), Shards(0, 2))

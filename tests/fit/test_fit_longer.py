@@ -118,6 +118,8 @@ def test_a_fit_begins_with_the_gaussians_of_a_scene(views: Views) -> None:
     for wrong in (some_scene(301), some_scene(0)):
         with pytest.raises(SceneError, match=f"of 1 to --gaussians 300 Gaussians is required .*, found {len(wrong)}"):
             Trainer(views, options, begin=wrong)
+    with pytest.raises(SceneError, match=r"the pictures show is required, .* in 16 of 16 pictures"):
+        Trainer(views, options, begin=shift_scene(scene, (0, 1000, 0)))
 
 
 def test_a_fit_that_began_so_goes_on_to_the_same_scene(tmp_path: Path, views: Views) -> None:

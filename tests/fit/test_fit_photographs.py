@@ -25,7 +25,9 @@ from splat.commands.fit_arguments import default_size
 from splat.commands.memory import NotEnoughMemory
 from splat.commands.progress_bar import duration
 from splat.fit.checkpoints import digest_of, resume, write_checkpoint
+from splat.fit.held_out import HoldOut
 from splat.fit.photograph_views import photograph_views
+from splat.fit.picture_quality import judge
 from splat.fit.training import FitOptions, Trainer
 from splat.fit.views import Views
 from splat.photos.folders import read_capture
@@ -96,11 +98,14 @@ def test_the_page_has_photographs_renders_and_differences(tmp_path: Path, folder
 
 
 @pytest.mark.parametrize(("name", "loss"), [("a.splat", "spherical harmonics"), ("a.spz", ""), ("a.ply", "")])
-def test_scenes_are_written_in_every_format(
-    tmp_path: Path, folder: Path, capsys: pytest.CaptureFixture[str], name: str, loss: str
+def test_scenes_are_written_in_every_format_and_judged_as_written(
+    tmp_path: Path, folder: Path, views: Views, capsys: pytest.CaptureFixture[str], name: str, loss: str
 ) -> None:
     assert run(folder, "-o", tmp_path / name, *SMALL) == 0
-    assert len(read_scene(tmp_path / name)) == 300
+    scene = read_scene(tmp_path / name)
+    assert len(scene) == 300
+    said = json.loads((tmp_path / "a.quality.json").read_text())
+    assert said["psnr"] == pytest.approx(judge(scene, views.select(HoldOut().choose(views))).psnr, abs=1e-3)
     assert (tmp_path / "a.comparison.html").exists()
     warned = [line for line in capsys.readouterr().err.splitlines() if "warning" in line]
     assert ("harmonics" in " ".join(warned)) == bool(loss)

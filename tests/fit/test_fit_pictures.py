@@ -246,7 +246,7 @@ def test_a_single_picture_has_nothing_to_differ_from(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...]
 ) -> None:
     Image.new("RGB", (20, 16)).save(tmp_path / "a.png")
-    assert run(tmp_path / "a.png", "-o", tmp_path / "a.ply", *options) == 1
+    assert run(tmp_path / "a.png", "-o", tmp_path / "b.ply", *options) == 1
     assert "--appearance and --refine-cameras are for several pictures to fit to, found 1" in capsys.readouterr().err
 
 

@@ -54,7 +54,7 @@ def test_a_scene_of_nerf_is_fitted_to_its_train_pictures_and_measured_by_its_tes
     assert words[0].endswith("transforms_test.json is what the scene is measured by")
     assert words[1].endswith("transforms_train.json: not used: rotation")
     chosen = HoldOut().choose(views)
-    assert [views.names[view] for view in chosen] == ["r_0.png", "r_1.png", "r_2.png"]
+    assert [views.names[view] for view in chosen] == ["test/r_0.png", "test/r_1.png", "test/r_2.png"]
     assert len(views) == 9
     whole = photograph_views(read_capture(photographs.transforms_folder(tmp_path / "b")), 50, 0)
     # In the order of their paths: test before train.
@@ -184,6 +184,30 @@ def test_pictures_are_held_out_by_name(tmp_path: Path) -> None:
     names.write_text("")
     with pytest.raises(SceneError, match=r"names\.txt: .* found 0 of 10 held out"):
         HoldOut(names=names).choose(views)
+
+
+def test_pictures_of_several_folders_keep_their_folders(tmp_path: Path) -> None:
+    folder = photographs.colmap_folder(tmp_path / "a", binary=False)
+    model, names = folder / "sparse" / "0" / "images.txt", []
+    for index in range(10):
+        names.append(f"cam{index % 2}/{index // 2}.png")
+        (folder / "images" / names[-1]).parent.mkdir(exist_ok=True)
+        (folder / "images" / f"{index:02}.png").rename(folder / "images" / names[-1])
+        model.write_text(model.read_text().replace(f"{index:02}.png", names[-1]))
+    views = photograph_views(read_capture(folder), 50, 0)
+    assert sorted(views.names) == sorted(names)
+    chosen = tmp_path / "names.txt"
+    chosen.write_text("cam1/0.png")
+    assert [views.names[view] for view in HoldOut(names=chosen).choose(views)] == ["cam1/0.png"]
+    # One mask is not that of two photographs.
+    (folder / "masks").mkdir()
+    Image.new("L", (40, 30), "white").save(folder / "masks" / "0.png")
+    with pytest.raises(SceneError, match=r"0\.png: a mask for each photograph is required, found one for .*0/0\.png"):
+        read_capture(folder)
+    for camera in ("cam0", "cam1"):
+        (folder / "masks" / camera).mkdir()
+        Image.new("L", (40, 30), "white").save(folder / "masks" / camera / "0.png")
+    assert sum(photograph.mask is not None for photograph in read_capture(folder).photographs) == 2
 
 
 def test_pictures_of_different_sizes_and_cameras(tmp_path: Path) -> None:

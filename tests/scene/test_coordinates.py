@@ -182,6 +182,9 @@ def test_info_shows_the_files_coordinates(tmp_path: Path, capsys: pytest.Capture
     _, out, _ = run(capsys, "info", tmp_path / "a.ply")
     assert "coordinates of a map; in memory the offset 500000,4600000,300 is taken off them" in out
     assert f"{report['quantiles']['y']['max']:.3f}"[:-1] in out
+    write_scene(tmp_path / "b.ply", shift_scene(map_scene(), (-9_000_000, 0, 0)))
+    _, out, _ = run(capsys, "info", tmp_path / "b.ply")
+    assert {len(line.split()) for line in out.splitlines() if line.startswith(("x ", "y ", "z "))} == {6}
 
 
 def test_a_page_has_coordinates_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

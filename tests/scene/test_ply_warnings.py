@@ -23,10 +23,13 @@ def ply(path: Path, columns: dict[str, np.ndarray], behind: bytes = b"", more: s
     return path
 
 
-def columns(scale: str = "scale_", rotation: str = "rot_", opacity: str = "opacity") -> dict[str, np.ndarray]:
+def columns(
+    scale: str = "scale_", rotation: str = "rot_", opacity: str = "opacity", color: str = "f_dc_", rest: str = ""
+) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(0)
-    names = ["x", "y", "z", "f_dc_0", "f_dc_1", "f_dc_2", opacity]
+    names = ["x", "y", "z", *(f"{color}{i}" for i in range(3)), opacity]
     names += [f"{scale}{i}" for i in range(3)] + [f"{rotation}{i}" for i in range(4)]
+    names += [f"{rest}{i}" for i in range(9)] if rest else []
     return {name: rng.normal(size=20) for name in names}
 
 
@@ -47,6 +50,9 @@ def read_quietly(path: Path) -> Gaussians:
         ({"rotation": "rotation_"}, "the rotations are not read: rot_0 and its like are required, found rotation_0, "),
         ({"rotation": "quat_"}, "the rotations are not read: rot_0 and its like are required, found quat_0, "),
         ({"opacity": "opacities"}, "the opacities are not read: opacity and its like are required, found opacities"),
+        ({"color": "features_dc_"}, "the colours are not read: f_dc_0 and its like are required, found features_dc_0"),
+        ({"color": "n"}, "the Gaussians have no colours: f_dc_0 to f_dc_2 are required, found none; they are drawn"),
+        ({"rest": "features_rest_"}, "the harmonics are not read: f_rest_0 and its like are required, found features_"),
     ],
 )
 def test_names_that_are_nearly_those(tmp_path: Path, names: dict[str, str], said: str) -> None:

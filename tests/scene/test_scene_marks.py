@@ -158,6 +158,20 @@ def test_a_comment_that_says_nothing_of_an_axis(tmp_path: Path) -> None:
         assert read_scene(commented(tmp_path / "a.ply", comment)).up is None
 
 
+@pytest.mark.parametrize(
+    ("turn", "up"),
+    [("0,30,0", "y"), ("90,0,0", "z"), ("0,0,90", "-x"), ("180,7,0", "-y"), ("0,0,0", "y"), ("30,0,0", None)],
+)
+def test_what_is_up_turns_along(tmp_path: Path, capsys: pytest.CaptureFixture[str], turn: str, up: str | None) -> None:
+    path = commented(tmp_path / "a.ply", "Y-axis up")
+    status, _, err = run(capsys, "convert", path, tmp_path / "b.ply", "--rotate", turn)
+    assert (status, read_scene(tmp_path / "b.ply").up) == (0, up)
+    dropped = "splat: warning: that y is up is dropped: turned, it is none of the axes\n"
+    assert err == ("" if up else dropped)
+    assert run(capsys, "convert", path, tmp_path / "b.ply", "--up", "z")[0] == 0
+    assert read_scene(tmp_path / "b.ply").up == "-y"
+
+
 def test_what_cannot_say_what_is_up_says_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = commented(tmp_path / "a.ply", "Y-axis up")
     for suffix in (".splat", ".sog", ".spz"):
