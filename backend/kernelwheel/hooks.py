@@ -88,8 +88,7 @@ def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings: C
     torch = _bound_torch(facts, BuildSettings.resolve(facts.import_name, options, os.environ, ours))
     with _setuptools(ours, torch.version_tag):
         name = str(build_meta.prepare_metadata_for_build_wheel(metadata_directory, theirs))
-    metadata = Path(metadata_directory) / name / "METADATA"
-    metadata.write_text(completed(metadata.read_text("utf-8"), torch.version, [LICENCES]), encoding="utf-8")
+    _complete(Path(metadata_directory) / name / "METADATA", facts.dependencies, torch.version, [LICENCES])
     return name
 
 
@@ -98,7 +97,13 @@ def prepare_metadata_for_build_editable(metadata_directory: str, config_settings
     """The metadata of an editable wheel from setuptools: it is compiled at first use, and so bound to no torch."""
     ours, theirs = _split(config_settings)
     with _setuptools(ours):
-        return str(build_meta.prepare_metadata_for_build_editable(metadata_directory, theirs))
+        name = str(build_meta.prepare_metadata_for_build_editable(metadata_directory, theirs))
+    _complete(Path(metadata_directory) / name / "METADATA", read_project(Path.cwd())[0].dependencies)
+    return name
+
+
+def _complete(metadata: Path, *added: Any) -> None:
+    metadata.write_text(completed(metadata.read_text("utf-8"), *added), encoding="utf-8")
 
 
 @errors_as_messages()
@@ -129,7 +134,7 @@ def build_sdist(sdist_directory: str, config_settings: Config = None) -> str:
         name = str(build_meta.build_sdist(sdist_directory, theirs))
     sources = Path(facts.sources)
     files = [(sources / name).as_posix() for name in source_digests(sources, facts.files)]
-    sdist.add_sources(Path(sdist_directory) / name, Path.cwd(), files, facts.binds_torch, epoch)
+    sdist.add_sources(Path(sdist_directory) / name, Path.cwd(), files, facts, epoch)
     return name
 
 
@@ -183,9 +188,9 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
             _say(f"CPU: needs {', '.join(artifact.manifest.cpu)}; checked before loading")
         for line in (abi_audit.audit(artifact), *tags.tag_lines(tag), *without_text(components)):
             _say(line)
-        contents = wheel.Contents(
-            artifact, job.sources, chosen.source_date_epoch, tag.platform, components, bound.build_tag
-        )
+        where = artifact, job.sources, chosen.source_date_epoch, tag.platform
+        dependencies = read_project(Path.cwd())[0].dependencies
+        contents = wheel.Contents(*where, components, bound.build_tag, dependencies)
         name = wheel.add_artifact(pure, Path(wheel_directory), contents)
     made = [f"{lib.file} ({lib.size / 1e6:.2f} MB)" for lib in artifact.manifest.libraries]
     made += [f"without {each}, which only builds with CUDA have" for each in artifact.manifest.left_out]

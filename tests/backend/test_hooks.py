@@ -141,6 +141,22 @@ def test_the_wheel_s_metadata_is_what_was_prepared_and_its_licence_files_are_the
     assert [name for name in declared if not (folder / "licenses" / name).is_file()] == []
 
 
+@pytest.mark.parametrize("kind", ["wheel", "editable"])
+def test_what_the_table_requires_is_in_the_metadata_beside_what_setup_py_does(
+    checkout: Checkout, tmp_path: Path, run_python: RunPython, kind: str
+) -> None:
+    folder = checkout()
+    head = (folder / "pyproject.toml").read_text().replace("\ndependencies = [", '\ndynamic = ["dependencies"]\n#')
+    (folder / "pyproject.toml").write_text(f'{head}dependencies = ["idna >= 3"]\n')
+    more = "packages=['tiny'], install_requires=['filelock']"
+    (folder / "setup.py").write_text(f"from setuptools import setup\nsetup({more})\n")
+
+    done = run_python(HOOK, f"prepare_metadata_for_build_{kind}", str(tmp_path), cwd=folder)
+
+    prepared = HeaderParser().parsestr((tmp_path / result_of(done) / "METADATA").read_text())
+    assert prepared.get_all("Requires-Dist") == ["filelock", "idna>=3"]
+
+
 @pytest.mark.parametrize(("cmake", "ninja", "asked"), [("4.1.0", None, {"ninja"}), ("3.16.0", "1.12.1", {"cmake"})])
 def test_cmake_and_ninja_are_asked_for_where_there_are_none_that_are_new_enough(
     checkout: Checkout, tmp_path: Path, run_python: RunPython, cmake: str, ninja: str | None, asked: set[str]

@@ -26,15 +26,18 @@ PYTHON = f"cp{sys.version_info.major}{sys.version_info.minor}"
 MINOR = ".".join(TORCH.version.split(".")[:2])
 BUILD_TAG = f"{MINOR.split('.')[0]}{MINOR.split('.')[1]:0>2}torch"
 TABLES = {"PYTHONPATH": str(BACKEND), "TORCH_CUDA_ARCH_LIST": "9.0"}
+PART = "light/parts/part.py"  # in a folder without __init__.py (PEP 420)
 ANSWER = "import light\nassert light.answer() == light._C.answer() == 42\n"
 
 
 @pytest.fixture(scope="module")
 def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What is in an sdist, which all that follows is built from."""
-    more = '\n[tool.kernelwheel]\ndependencies = ["idna>=3"]\n'
+    more = '\n[tool.setuptools]\ndynamic.dependencies.file = "needs.txt"\n'
+    more += '\n[tool.kernelwheel]\ndependencies = ["idna >= 3"]\n'
     folder = tmp_path_factory.mktemp("light")
-    project = make_package(folder / "project", pyproject=HEAD + more + TABLE)
+    files = {**LIGHT, PART: "\n", "needs.txt": "filelock\n"}
+    project = make_package(folder / "project", files, pyproject=HEAD + more + TABLE)
     script = "import sys; from kernelwheel import hooks; print(hooks.build_sdist(sys.argv[1]))"
     run([sys.executable, "-c", script, folder], cwd=project, env={"PYTHONPATH": str(BACKEND)})
     (file,) = folder.glob("*.tar.gz")
@@ -69,9 +72,9 @@ def test_the_sdist_has_the_package_s_own_files(sdist: Path) -> None:
     about = (sdist / "PKG-INFO").read_text()
 
     own = {name for name in names if "egg-info" not in name} - {"PKG-INFO", "setup.cfg"}
-    assert own == set(LIGHT) - {"third_party/answers/README.md"}
+    assert own == {*LIGHT, PART, "needs.txt"} - {"third_party/answers/README.md"}
     assert "\nDynamic: License-File\nDynamic: Requires-Dist\n" in about
-    assert re.findall(r"^Requires-Dist: (.*)$", about, re.MULTILINE) == ["idna>=3"]
+    assert re.findall(r"^Requires-Dist: (.*)$", about, re.MULTILINE) == ["filelock", "idna>=3"]
 
 
 @pytest.mark.once
@@ -80,8 +83,9 @@ def test_the_wheel_holds_the_package_the_runtime_and_what_a_compile_needs(light_
     files = {name for name, data in packed.items() if data is not None and "_kernelwheel/" not in name}
 
     assert files == {
-        "light/__init__.py", "light/_C.py", "light/_C.pyi", "light/_native/light._C.so", "light/_native/manifest.json",
-        "light/_native/src/native/module.cpp", "light/_native/src/third_party/answers/answer.h",
+        "light/__init__.py", PART, "light/_C.py", "light/_C.pyi",
+        "light/_native/light._C.so", "light/_native/manifest.json", "light/_native/src/native/module.cpp",
+        "light/_native/src/third_party/answers/answer.h",
         *(f"light_weight-1.0.dist-info/{name}" for name in ("METADATA", "WHEEL", "RECORD", "top_level.txt")),
         "light_weight-1.0.dist-info/sboms/light_weight.cdx.json",
         "light_weight-1.0.dist-info/licenses/compiled-in/LICENSES.txt",
@@ -99,7 +103,7 @@ def test_its_name_its_metadata_and_its_manifest_say_what_it_is(light_wheel: Whee
 
     assert light_wheel.file.name == f"light_weight-1.0-{BUILD_TAG}-{PYTHON}-{PYTHON}-manylinux_2_28_x86_64.whl"
     assert f"\nBuild: {BUILD_TAG}\n" in (folder / "WHEEL").read_text()
-    assert metadata.get_all("Requires-Dist", []) == ["idna>=3", f"torch=={MINOR}.*"]
+    assert metadata.get_all("Requires-Dist", []) == ["filelock", "idna>=3", f"torch=={MINOR}.*"]
     assert "Dynamic" not in metadata
     assert (extension["name"], extension["define"], extension["cuda"]) == ("light._C", ["ANSWER=42"], "none")
     assert (library["file"], library["module"], library["device"]) == ("light._C.so", "light._C", "cpu")

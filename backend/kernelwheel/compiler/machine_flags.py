@@ -24,8 +24,8 @@ from .toolchain.programs import last_line, output_of
 
 # `native`, the CPU of the machine that compiles.
 NATIVE_OPTION = re.compile(r"(?:-m|--machine-)(arch|cpu|tune)=native\b")
-# What compiles for every CPU of a compiler's target.
-_OLDEST = {"x86_64": ("-march=x86-64",), "aarch64": ("-march=armv8-a",)}
+# What compiles for every CPU of a compiler's target, also where its name is that of a script which adds a later -march.
+_OLDEST = {"x86_64": ("-march=x86-64", "-mno-sse3"), "aarch64": ("-march=armv8-a",)}
 # Features that a compiler uses only where a source names them, for the work of a system: Linux does not list them all,
 # nor has every machine those of its CPU. And macros that are no features.
 _NO_FEATURES = {

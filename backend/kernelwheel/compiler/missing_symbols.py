@@ -29,6 +29,7 @@ DRIVER = {"libcuda.so.1": "cu[A-Z]", "libnvidia-ml.so.1": "nvml[A-Z]"}
 GLOBAL = "libtorch_global_deps.so"
 OF_DEVICE_LINK = ("__cudaRegisterLinkedBinary", "__fatbinwrap_")
 MOST = 10
+Find = Callable[[str, Iterable[str]], ElfFile | None]  # a library by its name, there or where others are
 
 
 def refuse_missing_symbols(plan: Plan, toolchain: Toolchain, work: Path, say: Say) -> None:
@@ -52,7 +53,9 @@ def refuse_missing_symbols(plan: Plan, toolchain: Toolchain, work: Path, say: Sa
 
     missing: dict[str, set[str]] = {}
     for path in sorted((work / "out").iterdir()):
-        names, absent = _missing(read(path), plan, find)
+        library = read(path)
+        _refuse_own(library, find, work / "build")
+        names, absent = _missing(library, plan, find)
         if names and absent:
             say(f"{path.name}: not all of its symbols were found, and neither was {', '.join(absent)}")
         elif names:
@@ -61,9 +64,7 @@ def refuse_missing_symbols(plan: Plan, toolchain: Toolchain, work: Path, say: Sa
         raise _refusal(plan, work, missing)
 
 
-def _missing(
-    library: ElfFile, plan: Plan, find: Callable[[str, Iterable[str]], ElfFile | None]
-) -> tuple[set[str], list[str]]:
+def _missing(library: ElfFile, plan: Plan, find: Find) -> tuple[set[str], list[str]]:
     """The symbols of a library that nothing defines, and those of the libraries it names that are not here.
 
     On the stable ABI it must name what it uses: what torch's own libraries need changes with each release.
@@ -101,6 +102,21 @@ def _folders(plan: Plan, toolchain: Toolchain, work: Path) -> tuple[str, ...]:
         *toolkit,
     )
     return (*map(str, ours), *values_of(flags, ("-L",), linker=True), *toolchain.cxx.linker_folders())
+
+
+def _refuse_own(library: ElfFile, find: Find, build: Path) -> None:
+    """Reject a library that needs one that was made with it and is not one of the wheel, as those in `out` are."""
+    absent = (name for name in library.needed if name not in DRIVER and not find(name, library.folders))
+    if made := [name for name in absent if any(build.rglob(Path(name).name))]:
+        raise BuildError(
+            f"{library.path.name} needs {made[0]}, which this build made and no wheel has",
+            required="code of one's own within the library: from its own sources, and from static libraries",
+            found=f"{made[0]}, a shared library",
+            remedies=[
+                "in CMakeLists.txt, make it STATIC, with POSITION_INDEPENDENT_CODE: add_library(<name> STATIC ...)",
+                "or add its files to SOURCES of what needs it",
+            ],
+        )
 
 
 def _refusal(plan: Plan, work: Path, missing: dict[str, set[str]]) -> BuildError:

@@ -131,16 +131,18 @@ def with_files(
     following = iter(words)
     for word in following:
         option, equals, value = word.partition("=")
-        apart = option in OPTION_FILES and not equals
-        if option in OPTION_FILES:
-            name = next(following, "") if apart else value
-        else:
-            name = word[1:] if word.startswith("@") else ""
+        listed = option in LISTS and option not in SINGLE
+        apart = (listed or option in OPTION_FILES) and not equals
+        value = next(following, "") if apart else value
+        if listed and ",@" in f",{value}":
+            yield from (f"{option}={each}" for each in with_files(value.split(","), read, within))
+            continue
+        name = value if option in OPTION_FILES else word[1:] if word.startswith("@") else ""
         inside = read(name) if name and name not in within else None
         if inside is not None:
             yield from with_files(inside, read, (*within, name))
         else:
-            yield from (word, name) if apart else (word,)
+            yield from (word, value) if apart else (word,)
 
 
 def _program(word: Word) -> str:

@@ -1,4 +1,4 @@
-"""What METADATA has besides what the project declares: the torch of its modules, licences.
+"""What METADATA has besides what setuptools knows of: further requirements, the torch of its modules, licences.
 
 It names no kernelwheel, which compiles at run time: on an index, that name may belong to somebody else.
 """
@@ -16,13 +16,17 @@ def field_of(metadata: str, name: str) -> str:
     return str(HeaderParser().parsestr(metadata)[name] or "")
 
 
-def completed(metadata: str, torch: str | None, licence_files: Iterable[str]) -> str:
+def completed(
+    metadata: str, dependencies: Iterable[str], torch: str | None = None, licence_files: Iterable[str] = ()
+) -> str:
     """METADATA with further requirements and licence files (core metadata specification, Requires-Dist, License-File).
 
-    The project's own licence stays what it declares, because it is that of the sources. `torch` is the version that
-    modules were compiled for; None if there are none.
+    `dependencies` are those of [tool.kernelwheel]: setuptools has the project's others from wherever they stand. The
+    project's own licence stays what it declares, because it is that of the sources. `torch` is the version that modules
+    were compiled for; None if there are none.
     """
-    added = [f"Requires-Dist: torch=={torch_required(torch)}"] if torch else []
+    required = [*dependencies, *([f"torch=={torch_required(torch)}"] if torch else [])]
+    added = (f"Requires-Dist: {each}" for each in required)
     return with_fields(metadata, [*added, *(f"License-File: {name}" for name in licence_files)])
 
 

@@ -10,7 +10,7 @@ from wheel.wheelfile import WheelFile
 from ..project.extension import refuse
 from ..project.package import PackageFacts
 from ..runtime.decision.snapshot import NOTE, editable_name
-from .core_metadata import field_of
+from .core_metadata import completed, field_of
 from .module_files import module_file, module_files
 from .wheel import RUNTIME, runtime_files, write_wheel
 
@@ -58,7 +58,8 @@ def add_runtime(editable: Path, destination: Path, facts: PackageFacts, project:
     package = facts.import_name
     folder = editable_name(package)
     with WheelFile(editable) as source:
-        declared = source.read(f"{source.dist_info_path}/METADATA").decode("utf-8")
+        metadata = f"{source.dist_info_path}/METADATA"
+        declared = source.read(metadata).decode("utf-8")
         modules = module_files(facts.extensions, package, field_of(declared, "Name"))
         # A checkout that has the backend in it goes on with that, as it is edited.
         live = here if (here := RUNTIME.resolve()).is_relative_to(project.resolve()) else None
@@ -71,4 +72,5 @@ def add_runtime(editable: Path, destination: Path, facts: PackageFacts, project:
             *((f"{folder}/extensions/{file}", text) for file, text in modules),
             *(() if live else runtime_files(folder)),
         ]
-        write_wheel(source, destination / editable.name, epoch, added)
+        changed = {metadata: completed(declared, facts.dependencies).encode()}
+        write_wheel(source, destination / editable.name, epoch, added, changed)

@@ -11,14 +11,14 @@ import tarfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from .core_metadata import with_fields
+from ..project.package import PackageFacts
+from .core_metadata import completed, with_fields
 
 
-def add_sources(sdist: Path, project: Path, files: Iterable[str], bound: bool, epoch: int) -> None:
+def add_sources(sdist: Path, project: Path, files: Iterable[str], facts: PackageFacts, epoch: int) -> None:
     """Rewrite an sdist with further files of the project (PyPA, source distribution format), and nobody's as owner.
 
-    `bound` says whether a wheel of it requires the torch that it is built for. `epoch` is the timestamp of every file,
-    in seconds since 1970; not the builder's clock.
+    `epoch` is the timestamp of every file, in seconds since 1970; not the builder's clock.
     """
     top = sdist.name.removesuffix(".tar.gz")
     partial = sdist.with_name(f"{sdist.name}.part")
@@ -33,7 +33,8 @@ def add_sources(sdist: Path, project: Path, files: Iterable[str], bound: bool, e
             content = source.extractfile(member)
             data = content.read() if content else b""
             if member.name == f"{top}/PKG-INFO":
-                data = _with_dynamic(data.decode("utf-8"), bound).encode("utf-8")
+                stated = completed(data.decode("utf-8"), facts.dependencies)
+                data = _with_dynamic(stated, facts.binds_torch).encode("utf-8")
             target.addfile(_normal(member, len(data), epoch), io.BytesIO(data) if content else None)
             there.add(member.name)
         for name in files:

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from setuptools import find_namespace_packages, find_packages
+from setuptools import find_namespace_packages
 
 from ..project.package import PackageFacts, read_project, read_toml, source_root
 from ..runtime.errors import SettingsError
@@ -111,8 +111,6 @@ def configuration(project: Path, tool_tables: Mapping[str, Any], facts: PackageF
     if tag:
         lines.append(f"tag_build = {tag}")
     lines.append("[options]")
-    if facts.dependencies:
-        lines += ["install_requires =", *(f"    {each}" for each in facts.dependencies)]
     if not is_file(project / "setup.py") and not _lists_packages(project, tool_tables):
         lines += _packages(project, facts.import_name)
     return "\n".join([*lines, ""])
@@ -131,8 +129,7 @@ def _packages(project: Path, package: str) -> Iterator[str]:
     """The package alone: beside it are folders of sources, which setuptools would take for packages, or complain of."""
     root, top = source_root(project, package), package.partition(".")[0]
     runtime = [f"{package}._kernelwheel", f"{package}._kernelwheel.*"]  # comes by itself
-    find = find_packages if is_file(root / top / "__init__.py") else find_namespace_packages
-    found = sorted(find(str(root), include=[top, f"{top}.*"], exclude=runtime)) if is_folder(root / top) else []
+    found = sorted(find_namespace_packages(str(root), runtime, [top, f"{top}.*"])) if is_folder(root / top) else []
     yield f"packages = {', '.join(found)}"
     yield f"py_modules = {top if is_file(root / f'{top}.py') else ''}"
     if root != project:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from stat import S_IXUSR
 from zipfile import ZIP_DEFLATED, BadZipFile, ZipInfo
 
 from packaging.utils import canonicalize_name
@@ -44,6 +45,7 @@ class Contents:
     platform: str  # the wheel's platform tag, `manylinux_2_28_x86_64`
     components: tuple[Component, ...] = ()  # what is compiled or linked into the Artifact
     build_tag: str = ""  # the wheel's build number, which says which torch it is for; may be empty
+    dependencies: tuple[str, ...] = ()  # of [tool.kernelwheel]
 
     @property
     def extensions(self) -> list[Extension]:
@@ -99,7 +101,9 @@ def add_artifact(pure: Path, destination: Path, contents: Contents) -> str:
         binding = manifest.plan["target"]["binding"]
         changed = {
             facts: _retagged(source.read(facts).decode("utf-8"), tag, contents.build_tag).encode("utf-8"),
-            metadata: completed(declared, binding["torch"] if binding else None, [LICENCES]).encode("utf-8"),
+            metadata: completed(
+                declared, contents.dependencies, binding["torch"] if binding else None, [LICENCES]
+            ).encode("utf-8"),
         }
         extensions = contents.extensions
         names = f"{source.dist_info_path}/top_level.txt"
@@ -137,11 +141,12 @@ def write_wheel(
     out = (f"{source.dist_info_path}/RECORD", *([without] if without else []))
     kept = (name for name in source.namelist() if not name.startswith(out))
     members = chain(((name, changed[name] if name in changed else source.read(name)) for name in kept), added)
+    programs = {info.filename for info in source.infolist() if info.external_attr >> 16 & S_IXUSR}
     try:
         # WheelFile takes RECORD's timestamp from this variable, or else from the clock.
         with variable_set("SOURCE_DATE_EPOCH", str(epoch)), WheelFile(path, "w", compression=ZIP_DEFLATED) as target:
             for name, data in members:
-                target.writestr(_zip_info(name, epoch), data)
+                target.writestr(_zip_info(name, epoch, name in programs), data)
         _read_back(path)
     except OSError as error:
         path.unlink(missing_ok=True)  # a partial wheel
@@ -204,8 +209,9 @@ def _retagged(text: str, tag: str, build_tag: str) -> str:
     return "\n".join([*kept, "Root-Is-Purelib: false", f"Tag: {tag}", *build, ""])
 
 
-def _zip_info(member: str, epoch: int) -> ZipInfo:
+def _zip_info(member: str, epoch: int, program: bool) -> ZipInfo:
+    """Its permissions are one of two, whatever the builder's umask is."""
     info = ZipInfo(member, time.gmtime(epoch)[:6])
     info.compress_type = ZIP_DEFLATED
-    info.external_attr = (0o100755 if member.endswith(SUFFIXES) else 0o100644) << 16
+    info.external_attr = (0o100755 if program or member.endswith(SUFFIXES) else 0o100644) << 16
     return info

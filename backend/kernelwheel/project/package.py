@@ -10,6 +10,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
+from packaging.requirements import Requirement
+
 from ..content import make_content
 from ..runtime.artifact.content import MAIN, Content, part_made
 from ..runtime.decision.snapshot import package_path
@@ -129,6 +131,11 @@ class PackageFacts(NamedTuple):
 _texts = strings(((r"\Z", "empty"),))
 
 
+def _requirements(value: Any) -> tuple[str, ...]:
+    """Requirements as METADATA has them (PyPA, dependency specifiers)."""
+    return tuple(str(Requirement(each)) for each in _texts(value))
+
+
 def _matching(pattern: str) -> Callable[[Any], str]:
     def read(value: Any) -> str:
         if not isinstance(value, str) or not re.fullmatch(pattern, value):
@@ -207,9 +214,10 @@ FACTS = (
     ),
     Key(
         "dependencies",
-        _texts,
+        _requirements,
         'a list of requirements, such as ["numpy>=1.26"]',
-        "What the project requires, where [project] may not say so, because wheels require a torch besides.",
+        "What the project requires besides what setuptools knows of, where [project] may not say so, because wheels "
+        "require a torch besides.",
         absent=[],
     ),
 )

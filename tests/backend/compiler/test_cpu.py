@@ -139,6 +139,12 @@ def test_a_cpu_that_the_compiler_does_not_know_is_an_error_that_names_it() -> No
     assert "x86-64-v9" in caught.value.found
 
 
+def test_a_script_that_calls_the_compiler_for_a_later_cpu_needs_that_cpu(tmp_path: Path) -> None:
+    program = make_program(tmp_path / "c++", f'exec {find_optional("g++")} "$@" -march=x86-64-v4')
+
+    assert planned(toolchain(cxx=replace(compiler(), path=program)), declare()).cpu.features.keys() > AVX2 - {"popcnt"}
+
+
 def test_a_compiler_whose_own_default_is_a_later_cpu_needs_that_cpu(tmp_path: Path) -> None:
     """Such as that of Red Hat 9, where no flag says so."""
     program = make_program(tmp_path / "c++", f'exec {find_optional("g++")} -march=x86-64-v2 "$@"')

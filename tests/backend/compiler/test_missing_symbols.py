@@ -105,6 +105,9 @@ def test_what_a_library_that_is_not_here_may_have_is_not_refused_but_said(
     refuse_missing_symbols(plan, tools, work, said.append)
 
     assert "libgone.so" in said[0]
+    compile_c("", work / "build/libgone.so", "-shared")
+    with pytest.raises(BuildError, match=r"x\.so needs \S*libgone\.so, which this build made and no wheel has"):
+        refuse_missing_symbols(plan, tools, work, said.append)
 
 
 def test_device_code_that_nothing_links_has_a_remedy_of_its_own(tmp_path: Path, plan: Plan, tools: Toolchain) -> None:

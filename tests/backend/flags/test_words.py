@@ -53,7 +53,9 @@ def test_macros_and_headers_are_directives_and_folders_are_none() -> None:
 def test_files_of_options_are_read_where_they_are_named() -> None:
     files = {"a": ["-1", "@b", "-2"], "b": ["-3", "-optf", "a", "--options-file=c"], "c": []}
     given = ["@a", "-optf", "b", "-optf", "none", "-optf=none", "@none", "@", "x@a"]
+    given += ["-Xcompiler=-O,@b", "-Xcompiler", "@c"]
     inside = ["-3", "-optf", "a"]  # as it is inside itself
 
     expected = ["-1", *inside, "-2", "-3", "-1", "@b", "-2", "-optf", "none", "-optf=none", "@none", "@", "x@a"]
+    expected += ["-Xcompiler=-O", "-Xcompiler=-3", "-Xcompiler=-1", "-Xcompiler=@b", "-Xcompiler=-2"]
     assert list(with_files(given, files.get)) == expected

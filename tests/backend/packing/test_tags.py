@@ -53,7 +53,7 @@ NVIDIA_S, NIGHTLY = "2.13.0a0+5228986c39.nv26.06", "2.15.0.dev20261101+cu130"
     ],
 )
 def test_a_wheel_names_the_torch_that_it_requires(torch: str, required: str, build: str, local: str) -> None:
-    assert completed("Name: light\n\nText", torch, []) == f"Name: light\nRequires-Dist: torch=={required}\n\nText"
+    assert completed("Name: light\n\nText", [], torch) == f"Name: light\nRequires-Dist: torch=={required}\n\nText"
     assert [torch_tag(torch, kind) for kind in ("build", "local", "none")] == [build, f"+{local}", ""]
     assert Requirement(f"torch=={required}").specifier.contains(torch, prereleases=True)
     name = f"light-1.0+{local}-{build}-cp312-cp312-linux_x86_64.whl"

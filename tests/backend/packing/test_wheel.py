@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from email.parser import HeaderParser
 from pathlib import Path
-from zipfile import ZipFile
+from zipfile import ZipFile, ZipInfo
 
 import pytest
 from kernelwheel.packing import tags, wheel
@@ -27,6 +27,9 @@ def pure(tmp_path: Path) -> Path:
     path = tmp_path / "tiny-1.2.3-py3-none-any.whl"
     with WheelFile(path, "w") as archive:
         archive.writestr("tiny/__init__.py", "ANSWER = 42\n")
+        program = ZipInfo("tiny/program.sh")
+        program.external_attr = 0o100750 << 16  # by whatever umask
+        archive.writestr(program, "exit\n")
         archive.writestr("tiny-1.2.3.dist-info/METADATA", "Metadata-Version: 2.4\nName: tiny\nVersion: 1.2.3\n\n")
         archive.writestr(
             "tiny-1.2.3.dist-info/WHEEL",
@@ -79,7 +82,7 @@ def test_it_holds_the_pure_wheel_the_artifact_and_the_plan_s_sources_and_nothing
 
     assert len(set(names)) == len(names)
     assert {name for name in names if not name.startswith("tiny/_kernelwheel/")} == {
-        "tiny/__init__.py",
+        "tiny/__init__.py", "tiny/program.sh",
         "tiny-1.2.3.dist-info/METADATA", "tiny-1.2.3.dist-info/WHEEL", "tiny-1.2.3.dist-info/RECORD",
         "tiny-1.2.3.dist-info/sboms/tiny.cdx.json", "tiny-1.2.3.dist-info/licenses/compiled-in/LICENSES.txt",
         "tiny/_native/manifest.json", f"tiny/_native/{LIBRARY.file}",
@@ -130,12 +133,13 @@ def test_what_the_disk_has_changed_is_refused_and_no_wheel_is_left(
     assert [path for path in tmp_path.glob("*.whl") if "none-linux" in path.name] == []
 
 
-def test_libraries_are_executable_and_other_members_are_not(made: Path) -> None:
+def test_libraries_and_what_its_owner_may_execute_are_executable_and_other_members_are_not(made: Path) -> None:
     with ZipFile(made) as archive:
-        modes = {i.filename: i.external_attr >> 16 & 0o777 for i in archive.infolist() if "/_native/" in i.filename}
+        modes = {info.filename: info.external_attr >> 16 & 0o777 for info in archive.infolist()}
 
-    assert modes.pop(f"tiny/_native/{LIBRARY.file}") == 0o755
-    assert set(modes.values()) == {0o644}
+    del modes["tiny-1.2.3.dist-info/RECORD"]  # WheelFile's own
+    assert {name for name in modes if modes[name] == 0o755} == {f"tiny/_native/{LIBRARY.file}", "tiny/program.sh"}
+    assert {*modes.values()} == {0o755, 0o644}
 
 
 def times(path: Path) -> dict[str, tuple[int, ...]]:

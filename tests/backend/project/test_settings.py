@@ -170,7 +170,8 @@ FACTS = {"package": "tiny", "sources": "native", "torch-target": "2.10"}
     ("key", "bad"),
     [
         ("package", None), ("package", "a-b"), ("sources", None), ("sources", "/abs"), ("torch-target", "2"),
-        ("torch-target", 2.1), *(("abi", bad) for bad in ("", "Torch", "stable ", "cp312", 1, True, None)),
+        ("torch-target", 2.1), ("dependencies", ["a b"]),
+        *(("abi", bad) for bad in ("", "Torch", "stable ", "cp312", 1, True, None)),
     ],
 )  # fmt: skip
 def test_a_missing_or_malformed_fact_of_the_package_is_refused(key: str, bad: object) -> None:
