@@ -26,6 +26,7 @@ from .plan import Plan
 from .toolchain.toolchain import Toolchain
 from .toolchain.toolkit_identity import identified_files
 
+_OF_TOOLS = re.compile(r"(^|/)CMakeLists\.txt$|\.(cmake|[ch]|cuh?|(cc|hh|[ch](pp|xx|\+\+)))$", re.IGNORECASE)
 THIN = b"!<thin>\n"  # what an archive begins with that only names its members (ar(1), `--thin`)
 
 
@@ -71,21 +72,42 @@ def files_read(work: Path) -> FilesRead:
     def outside(paths: Iterator[str]) -> set[str]:
         return {path for path in paths if not path.startswith((own, zig))}
 
-    kept = [file for file in build.rglob("*.d.read") if file.with_suffix("").with_suffix("").is_file()]
-    compiled = {name for file in kept for name in names_in_rule(file)}
-    assembled = {name for file in build.rglob("*.as") for name in names_in_rule(file)}
     lists = (name for file in (work / "tmp").glob("*.linked") for name in _in_lines(file))
     linked = {os.path.realpath(build / name) for name in lists if (build / name).is_file()}
-    commands = _commands(work)
-    by_linker = files_in(_words_of_commands(commands, "LINK_FLAGS|LINK_LIBRARIES", build), build)
+    by_linker = files_in(_words_of_commands(_commands(work), "LINK_FLAGS|LINK_LIBRARIES", build), build)
     return FilesRead(
-        outside(_places(str(build / name) for name in compiled)),
-        # They list their temporary inputs, too, and the assembler names of debugging information.
-        outside(os.path.realpath(build / name) for name in assembled if (build / name).is_file()),
+        outside(_compiled(build)),
+        outside(_assembled(build)),
         outside(chain(linked, by_linker)),
-        outside(files_in(_words_of_commands(commands, "FLAGS", build), build)),
+        outside(_options(work)),
         {path.removeprefix(f"{own}src/") for path in linked if beginning(path, len(THIN)) == THIN},
     )
+
+
+def are_followed(work: Path, edited: Iterable[str]) -> bool:
+    """Whether Ninja notices edits of these sources: it knows the compilers' lists, but no other, and what CMake reads.
+
+    What is written in a compiler's language is compiled, or read in a way that is listed, or not at all.
+    """
+    others = {*_assembled(work / "build"), *_options(work)}
+    known = {*_compiled(work / "build")} - others
+    paths = dict(zip(edited, _places(str(work / "src" / name) for name in edited), strict=True))
+    return all(path in known or (path not in others and _OF_TOOLS.search(name)) for name, path in paths.items())
+
+
+def _compiled(build: Path) -> Iterator[str]:
+    kept = [file for file in build.rglob("*.d.read") if file.with_suffix("").with_suffix("").is_file()]
+    return _places(str(build / name) for name in {name for file in kept for name in names_in_rule(file)})
+
+
+def _assembled(build: Path) -> Iterator[str]:
+    # The assembler lists its temporary inputs, too, and names of debugging information.
+    names = {name for file in build.rglob("*.as") for name in names_in_rule(file)}
+    return (os.path.realpath(build / name) for name in names if (build / name).is_file())
+
+
+def _options(work: Path) -> Iterator[str]:
+    return files_in(_words_of_commands(_commands(work), "FLAGS", work / "build"), work / "build")
 
 
 def names_in_rule(file: Path) -> Iterator[str]:

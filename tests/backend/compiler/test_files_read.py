@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from kernelwheel.compiler.files_read import check_read, files_read
+from kernelwheel.compiler.files_read import are_followed, check_read, files_read
 from kernelwheel.compiler.linked_files import files_in, linked_files
 from kernelwheel.compiler.plan import Plan
 from kernelwheel.compiler.toolchain.cxx import Cxx
@@ -76,6 +76,29 @@ def test_names_are_read_as_tools_write_them(work: Path, tmp_path: Path) -> None:
     assert read.assembled == {f"{tmp_path}/a file/b.bin"}
     assert read.linked == {f"{tmp_path}/a file/c d.a", f"{tmp_path}/a file/e.map"}
     assert read.options == {f"{tmp_path}/a file/opts", "/etc/passwd"}
+
+
+@pytest.mark.parametrize(
+    ("edited", "followed"),
+    [
+        ("a.h twice.cpp cmake/x.cmake unread.cuh", True),
+        ("a.h weights.bin", False),  # known to the assembler
+        ("opts", False),  # to the compiler, but as options
+        ("both.h", False),  # to the assembler, too
+        ("unread.py", False),  # to whatever CMake runs
+    ],
+)
+def test_ninja_follows_edits_of_what_compilers_alone_read(work: Path, edited: str, followed: bool) -> None:
+    for name in ("a.h", "weights.bin", "both.h", "opts"):
+        (work / "src" / name).touch()
+    wrote(
+        work,
+        compiled="../src/twice.cpp ../src/a.h ../src/both.h",
+        assembled="../src/weights.bin ../src/both.h",
+        commands="  FLAGS = @../src/opts\n",
+    )
+
+    assert are_followed(work, edited.split()) == followed
 
 
 @pytest.mark.parametrize("word", ["{}", "@{}", "--version-script={}", "a,{},b", "--x=y,{}", "-specs={}"])
