@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import sys
 from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import chain
@@ -40,8 +41,10 @@ class FilesRead(NamedTuple):
     thin: set[str]  # archives that only name their members, inside it too: what a list says of them is their own name
 
 
-def check_read(plan: Plan, toolchain: Toolchain, work: Path) -> None:
+def check_read(plan: Plan, toolchain: Toolchain, work: Path, *, by_content: bool) -> None:
     """Compare what was read for the objects and libraries in a work folder with the Plan, now that all are made.
+
+    Where these are found `by_content` alone, what flags name must be there, but for the environment's own headers.
 
     Raises:
         BuildError: a file has changed meanwhile, or one was read that the Plan does not cover.
@@ -55,12 +58,12 @@ def check_read(plan: Plan, toolchain: Toolchain, work: Path) -> None:
     nvcc = toolchain.cuda.nvcc if plan.cuda else None
     if unknown and nvcc:
         unknown -= {*_places(map(str, identified_files(nvcc)))}
-    if plan.version == LOADED:  # an entry is found by the content alone, so what a call names must be there
-        contents = set(plan.sources.values())
-        named = {path for path in every & known.keys() if known[path] == "flags"}
+    if by_content:
+        contents, environment = set(plan.sources.values()), os.path.realpath(f"{sys.prefix}/include") + "/"
+        named = {path for path in every & known.keys() if known[path] == "flags" and not path.startswith(environment)}
         unknown |= {path for path in named if file_sha256(Path(path)) not in contents}
     if unknown | read.thin:
-        raise _refusal(plan, toolchain, read, unknown)
+        raise _refusal(plan, toolchain, read, unknown, by_content)
     _refuse_unlisted(plan, toolchain, work)
 
 
@@ -174,15 +177,20 @@ def _refuse_changed(plan: Plan, found: Headers) -> None:
         )
 
 
-def _refusal(plan: Plan, toolchain: Toolchain, read: FilesRead, unknown: set[str]) -> BuildError:
+def _refusal(plan: Plan, toolchain: Toolchain, read: FilesRead, unknown: set[str], by_content: bool) -> BuildError:
     loaded = plan.version == LOADED
     remedies = []
     if included := sorted(unknown & (read.compiled | read.assembled)):
-        folders = [str(each) for every in search_folders(plan, toolchain, flags_of(plan)).values() for each in every]
+        searched = search_folders(plan, toolchain, () if by_content else flags_of(plan))
+        folders = [str(each) for every in searched.values() for each in every]
         name = _as_included(included[0], folders)
         how = "name its folder in extra_include_paths and include it by name" if loaded else "put it in the package"
-        remedies += [how, f"or name it in a source, so that a change is noticed: #if 0, #include {name}, #endif"]
-    if unknown & read.linked - {*included}:
+        remedies.append(how)
+        if loaded or not by_content or name[0] == "<":
+            remedies.append(f"or name it in a source, so that a change is noticed: #if 0, #include {name}, #endif")
+    if by_content and not loaded:
+        remedies.append("or install a wheel instead, whose build takes account of this file: pip install .")
+    elif unknown & read.linked - {*included}:
         where = "list the archive or object itself in extra_ldflags" if loaded else "name it in link-flags"
         remedies.append(f"{where}, by its path; if it is, it was changed meanwhile: try again")
     if unknown & read.options - {*included}:
@@ -192,7 +200,9 @@ def _refusal(plan: Plan, toolchain: Toolchain, read: FilesRead, unknown: set[str
     found = sorted(unknown | read.thin)
     return BuildError(
         f"a file was compiled into {plan.package} that the Plan does not cover, so no change would be noticed",
-        required="files that the sources and flags name where they can be found by reading",
+        required="files of the package and of compilers, as these kernels are found by the package's content alone"
+        if by_content and not loaded
+        else "files that the sources and flags name where they can be found by reading",
         found="\n".join(found[:10]) + (f"\nand {len(found) - 10} more" if found[10:] else ""),
         remedies=remedies,
     )
