@@ -86,13 +86,16 @@ def recipe_files(work: Path, toolchain: Toolchain) -> dict[str, str]:
 
 
 def configuration_rests_on(plan: Plan, toolchain: Toolchain) -> tuple[str, ...]:
-    """Inputs besides the cache entries that CMake reads only once: if they change, it must configure from scratch."""
+    """Inputs besides the cache entries that CMake reads only once: if they change, it must configure from scratch.
+
+    A package's own CMake files may keep any answer that rests on any of its sources: `check_cxx_source_compiles`.
+    """
     nvcc = toolchain.cuda.nvcc
-    lists = {name: plan.sources[name] for name in plan.sources if name.endswith(("CMakeLists.txt", ".cmake"))}
+    sources = {} if plan.extensions else dict(plan.sources)
     own = [cmake_lists(plan) if plan.extensions else "", *recipe_files(Path(), toolchain).values()]
     # Not its root, which may be a folder of this process.
     compiler = str((nvcc.root / CLANG if nvcc.clang else nvcc.path).resolve() if nvcc else None)
-    return (str(toolchain.torch.root), compiler, json.dumps(lists, sort_keys=True), *own)
+    return (str(toolchain.torch.root), compiler, json.dumps(sources, sort_keys=True), *own)
 
 
 def cache_entries(work: Path, plan: Plan, toolchain: Toolchain) -> dict[str, Any]:

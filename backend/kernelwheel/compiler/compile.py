@@ -51,6 +51,7 @@ class Planned(NamedTuple):
     toolchain: Toolchain
     headers: Headers  # those that the Plan's sources reach
     wheel: Artifact | None = None  # the Artifact that has what the Plan takes
+    by_content: bool = False  # whether it is found by its content alone, as all but what a wheel's build makes
 
 
 def compile_plan(
@@ -69,7 +70,7 @@ def compile_plan(
             of memory, or the libraries are not what the Plan specifies.
         OtherHostCode: the wheel's host code is not for the device code that was compiled.
     """
-    plan, toolchain, headers, wheel = planned
+    plan, toolchain, headers, wheel, by_content = planned
     with ExitStack() as held:
         folder = store.builds if store else Path(tempfile.gettempdir())
         try:
@@ -84,7 +85,7 @@ def compile_plan(
             at_once, because = plan_jobs(toolchain.settings.jobs, find_resources())
             say(f"compilers at once: {at_once}: {because}")
             cmake_build.run(work, plan, toolchain, headers, at_once, caller, say)
-            check_read(plan, toolchain, work)
+            check_read(plan, toolchain, work, by_content=by_content)
             mark_reusable(work, plan, headers)
             if wheel:
                 take(plan, wheel, work, toolchain.cuobjdump)

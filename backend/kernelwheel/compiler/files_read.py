@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import sys
 from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import chain
@@ -26,6 +27,7 @@ from .plan import Plan
 from .toolchain.toolchain import Toolchain
 from .toolchain.toolkit_identity import identified_files
 
+_OF_TOOLS = re.compile(r"(^|/)CMakeLists\.txt$|\.(cmake|[ch]|cuh?|(cc|hh|[ch](pp|xx|\+\+)))$", re.IGNORECASE)
 THIN = b"!<thin>\n"  # what an archive begins with that only names its members (ar(1), `--thin`)
 
 
@@ -39,8 +41,10 @@ class FilesRead(NamedTuple):
     thin: set[str]  # archives that only name their members, inside it too: what a list says of them is their own name
 
 
-def check_read(plan: Plan, toolchain: Toolchain, work: Path) -> None:
+def check_read(plan: Plan, toolchain: Toolchain, work: Path, *, by_content: bool) -> None:
     """Compare what was read for the objects and libraries in a work folder with the Plan, now that all are made.
+
+    Where these are found `by_content` alone, what flags name must be there, but for the environment's own headers.
 
     Raises:
         BuildError: a file has changed meanwhile, or one was read that the Plan does not cover.
@@ -54,12 +58,12 @@ def check_read(plan: Plan, toolchain: Toolchain, work: Path) -> None:
     nvcc = toolchain.cuda.nvcc if plan.cuda else None
     if unknown and nvcc:
         unknown -= {*_places(map(str, identified_files(nvcc)))}
-    if plan.version == LOADED:  # an entry is found by the content alone, so what a call names must be there
-        contents = set(plan.sources.values())
-        named = {path for path in every & known.keys() if known[path] == "flags"}
+    if by_content:
+        contents, environment = set(plan.sources.values()), os.path.realpath(f"{sys.prefix}/include") + "/"
+        named = {path for path in every & known.keys() if known[path] == "flags" and not path.startswith(environment)}
         unknown |= {path for path in named if file_sha256(Path(path)) not in contents}
     if unknown | read.thin:
-        raise _refusal(plan, toolchain, read, unknown)
+        raise _refusal(plan, toolchain, read, unknown, by_content)
     _refuse_unlisted(plan, toolchain, work)
 
 
@@ -71,21 +75,42 @@ def files_read(work: Path) -> FilesRead:
     def outside(paths: Iterator[str]) -> set[str]:
         return {path for path in paths if not path.startswith((own, zig))}
 
-    kept = [file for file in build.rglob("*.d.read") if file.with_suffix("").with_suffix("").is_file()]
-    compiled = {name for file in kept for name in names_in_rule(file)}
-    assembled = {name for file in build.rglob("*.as") for name in names_in_rule(file)}
     lists = (name for file in (work / "tmp").glob("*.linked") for name in _in_lines(file))
     linked = {os.path.realpath(build / name) for name in lists if (build / name).is_file()}
-    commands = _commands(work)
-    by_linker = files_in(_words_of_commands(commands, "LINK_FLAGS|LINK_LIBRARIES", build), build)
+    by_linker = files_in(_words_of_commands(_commands(work), "LINK_FLAGS|LINK_LIBRARIES", build), build)
     return FilesRead(
-        outside(_places(str(build / name) for name in compiled)),
-        # They list their temporary inputs, too, and the assembler names of debugging information.
-        outside(os.path.realpath(build / name) for name in assembled if (build / name).is_file()),
+        outside(_compiled(build)),
+        outside(_assembled(build)),
         outside(chain(linked, by_linker)),
-        outside(files_in(_words_of_commands(commands, "FLAGS", build), build)),
+        outside(_options(work)),
         {path.removeprefix(f"{own}src/") for path in linked if beginning(path, len(THIN)) == THIN},
     )
+
+
+def are_followed(work: Path, edited: Iterable[str]) -> bool:
+    """Whether Ninja notices edits of these sources: it knows the compilers' lists, but no other, and what CMake reads.
+
+    What is written in a compiler's language is compiled, or read in a way that is listed, or not at all.
+    """
+    others = {*_assembled(work / "build"), *_options(work)}
+    known = {*_compiled(work / "build")} - others
+    paths = dict(zip(edited, _places(str(work / "src" / name) for name in edited), strict=True))
+    return all(path in known or (path not in others and _OF_TOOLS.search(name)) for name, path in paths.items())
+
+
+def _compiled(build: Path) -> Iterator[str]:
+    kept = [file for file in build.rglob("*.d.read") if file.with_suffix("").with_suffix("").is_file()]
+    return _places(str(build / name) for name in {name for file in kept for name in names_in_rule(file)})
+
+
+def _assembled(build: Path) -> Iterator[str]:
+    # The assembler lists its temporary inputs, too, and names of debugging information.
+    names = {name for file in build.rglob("*.as") for name in names_in_rule(file)}
+    return (os.path.realpath(build / name) for name in names if (build / name).is_file())
+
+
+def _options(work: Path) -> Iterator[str]:
+    return files_in(_words_of_commands(_commands(work), "FLAGS", work / "build"), work / "build")
 
 
 def names_in_rule(file: Path) -> Iterator[str]:
@@ -152,15 +177,20 @@ def _refuse_changed(plan: Plan, found: Headers) -> None:
         )
 
 
-def _refusal(plan: Plan, toolchain: Toolchain, read: FilesRead, unknown: set[str]) -> BuildError:
+def _refusal(plan: Plan, toolchain: Toolchain, read: FilesRead, unknown: set[str], by_content: bool) -> BuildError:
     loaded = plan.version == LOADED
     remedies = []
     if included := sorted(unknown & (read.compiled | read.assembled)):
-        folders = [str(each) for every in search_folders(plan, toolchain, flags_of(plan)).values() for each in every]
+        searched = search_folders(plan, toolchain, () if by_content else flags_of(plan))
+        folders = [str(each) for every in searched.values() for each in every]
         name = _as_included(included[0], folders)
         how = "name its folder in extra_include_paths and include it by name" if loaded else "put it in the package"
-        remedies += [how, f"or name it in a source, so that a change is noticed: #if 0, #include {name}, #endif"]
-    if unknown & read.linked - {*included}:
+        remedies.append(how)
+        if loaded or not by_content or name[0] == "<":
+            remedies.append(f"or name it in a source, so that a change is noticed: #if 0, #include {name}, #endif")
+    if by_content and not loaded:
+        remedies.append("or install a wheel instead, whose build takes account of this file: pip install .")
+    elif unknown & read.linked - {*included}:
         where = "list the archive or object itself in extra_ldflags" if loaded else "name it in link-flags"
         remedies.append(f"{where}, by its path; if it is, it was changed meanwhile: try again")
     if unknown & read.options - {*included}:
@@ -170,7 +200,9 @@ def _refusal(plan: Plan, toolchain: Toolchain, read: FilesRead, unknown: set[str
     found = sorted(unknown | read.thin)
     return BuildError(
         f"a file was compiled into {plan.package} that the Plan does not cover, so no change would be noticed",
-        required="files that the sources and flags name where they can be found by reading",
+        required="files of the package and of compilers, as these kernels are found by the package's content alone"
+        if by_content and not loaded
+        else "files that the sources and flags name where they can be found by reading",
         found="\n".join(found[:10]) + (f"\nand {len(found) - 10} more" if found[10:] else ""),
         remedies=remedies,
     )

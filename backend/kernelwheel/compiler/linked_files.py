@@ -23,7 +23,7 @@ from .toolchain.toolchain import Toolchain
 # What compilers link by themselves, besides what is in their identity: archives, scripts or shared libraries.
 _OF_COMPILERS = (
     *("c", "m", "mvec", "gcc", "gcc_s", "gcc_eh", "stdc++", "stdc++_nonshared", "pthread", "rt", "dl", "util"),
-    *("gomp", "atomic", "atomic_asneeded", "quadmath", "gcov", "cudadevrt", "cudart_static"),
+    *("anl", "gomp", "atomic", "atomic_asneeded", "quadmath", "gcov", "cudadevrt", "cudart_static"),
 )
 
 
@@ -37,10 +37,14 @@ def linked_files(plan: Plan, toolchain: Toolchain) -> Reached:
     named = [*values_of(flags, ("-l",), linker=True), *(name for each in plan.built for name in each.libraries)]
     folders = toolchain.cxx.linker_folders()
     origins: dict[str, str] = {}
-    for origin, places in (("system", folders), ("flags", values_of(flags, ("-L",), linker=True))):
-        names = [file for name in (*named, *_OF_COMPILERS) for file in _files(name)]
-        for path in (f"{place}/{file}" for place in places for file in (*names, *LINKED_IN, "crtfastmath.o")):
-            origins[os.path.realpath(path)] = origin
+    of_flags = [file for name in named for file in _files(name)]
+    of_compilers = {*(file for name in _OF_COMPILERS for file in _files(name)), *LINKED_IN, "crtfastmath.o"}
+    for place in (*values_of(flags, ("-L",), linker=True), *folders):
+        is_own = place in folders and is_file(Path(place, "libgcc.a"))  # the folder of a compiler's own archives
+        for file in (*of_flags, *of_compilers):
+            # Of a script, what it names counts, not itself.
+            of_system = is_own or (place in folders and (file in of_compilers or file.endswith(".so")))
+            origins[os.path.realpath(f"{place}/{file}")] = "system" if of_system else "flags"
     if nvcc := toolchain.cuda.nvcc if plan.cuda else None:
         found = (find_cuda_library(name, nvcc, toolchain.torch.root.parent) for name in (*named, *_OF_COMPILERS))
         origins |= {os.path.realpath(path): "cuda" for path in found if path}

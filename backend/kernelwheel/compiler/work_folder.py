@@ -10,9 +10,9 @@
         reusable.json                               exists while the rest is intact: removed first, written last
 
 If that folder cannot be used, a randomly named one in the temporary folder is, and is removed afterwards.
-KernelWheel.cmake keeps the folder's name out of the libraries. Ninja decides what to rebuild. It tracks every file that
-an object depends on except torch's and the toolkit's: the folder's name covers the toolkit's digests, and reusable.json
-has those of other headers.
+KernelWheel.cmake keeps the folder's name out of the libraries. Ninja decides what to rebuild, unless a file was edited
+of which it may not know who reads it (files_read.py). Nor does it know of torch's headers and the toolkit's: the
+folder's name covers the toolkit's digests, and reusable.json has those of other headers.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from ..runtime.store.store import REUSABLE, Store
 from ..runtime.variables import own_variable
 from ..store.temporary_folder import temporary_guard
 from .cross.windows import zig
-from .files_read import files_read
+from .files_read import are_followed
 from .headers import Headers, header_folders
 from .plan import Plan
 from .toolchain.binding import find_cuda_library
@@ -179,15 +179,14 @@ def mark_rest_reusable(work: Path, plan: Plan, headers: Headers) -> None:
     """After a compiler failed, keep the good objects, if Ninja exited normally and reported which are bad."""
     log = (work / LOG).read_text(encoding="utf-8", errors="replace")
     failed = re.findall(r"^FAILED: (?:\[code=\d+\] )?(.+?) *$", log, re.MULTILINE)
-    # The assembler's lists of CUDA files are not kept with the objects, so no list would be compared.
-    if failed and re.search(r"^ninja: build stopped: ", log, re.MULTILINE) and not files_read(work).assembled:
+    if failed and re.search(r"^ninja: build stopped: ", log, re.MULTILINE):
         for output in failed:
             (work / "build" / output).unlink(missing_ok=True)
         mark_reusable(work, plan, headers)
 
 
 def _is_reusable(work: Path, plan: Plan, headers: Headers) -> bool:
-    """Whether the folder is as the last compile left it, and no header has changed that its objects may depend on.
+    """Whether the folder is as the last compile left it, and nothing has changed that Ninja does not follow.
 
     A header that only one of the two compiles reaches does not matter: the source that led to it was edited.
     """
@@ -201,7 +200,7 @@ def _is_reusable(work: Path, plan: Plan, headers: Headers) -> bool:
         )
     except (OSError, ValueError, KeyError, AttributeError):  # none, or cut short
         return False
-    return same and record == _contents(work, plan)
+    return same and record == _contents(work, plan) and are_followed(work, _edited(work, plan))
 
 
 def _contents(work: Path, plan: Plan) -> dict[str, Any]:
@@ -221,19 +220,23 @@ def _contents(work: Path, plan: Plan) -> dict[str, Any]:
 
 def _copy_sources(work: Path, plan: Plan, source_root: Path) -> None:
     """Copy new and edited sources. The copies are newer than every object, so Ninja notices every edit."""
-    for name, digest in plan.sources.items():
+    for name in _edited(work, plan):
         target = work / "src" / name
-        if target.is_file() and file_sha256(target) == digest:
-            continue
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source_root / name, target)
-        if file_sha256(target) != digest:
+        if file_sha256(target) != plan.sources[name]:
             raise BuildError(
                 "the sources were edited during the build",
                 required=f"{name} as it was when the build started",
                 found="different contents",
                 remedies=["build again"],
             )
+
+
+def _edited(work: Path, plan: Plan) -> list[str]:
+    """The sources of which the folder has no copy, or another one."""
+    copies = ((name, digest, work / "src" / name) for name, digest in plan.sources.items())
+    return [name for name, digest, copy in copies if not copy.is_file() or file_sha256(copy) != digest]
 
 
 def remove_temporary(work: Path) -> None:

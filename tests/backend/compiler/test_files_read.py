@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from kernelwheel.compiler.files_read import check_read, files_read
+from kernelwheel.compiler.files_read import are_followed, check_read, files_read
 from kernelwheel.compiler.linked_files import files_in, linked_files
 from kernelwheel.compiler.plan import Plan
 from kernelwheel.compiler.toolchain.cxx import Cxx
@@ -50,9 +51,9 @@ def wrote(work: Path, *, compiled: str = "", assembled: str = "", linked: str = 
     (work / "build/build.ninja").write_text(commands)
 
 
-def refused(machine: Machine, work: Path, plan: Plan) -> BuildError:
+def refused(machine: Machine, work: Path, plan: Plan, *, by_content: bool = False) -> BuildError:
     with pytest.raises(BuildError) as caught:
-        check_read(plan, toolchain(machine), work)
+        check_read(plan, toolchain(machine), work, by_content=by_content)
     return caught.value
 
 
@@ -78,6 +79,29 @@ def test_names_are_read_as_tools_write_them(work: Path, tmp_path: Path) -> None:
     assert read.options == {f"{tmp_path}/a file/opts", "/etc/passwd"}
 
 
+@pytest.mark.parametrize(
+    ("edited", "followed"),
+    [
+        ("a.h twice.cpp cmake/x.cmake unread.cuh", True),
+        ("a.h weights.bin", False),  # known to the assembler
+        ("opts", False),  # to the compiler, but as options
+        ("both.h", False),  # to the assembler, too
+        ("unread.py", False),  # to whatever CMake runs
+    ],
+)
+def test_ninja_follows_edits_of_what_compilers_alone_read(work: Path, edited: str, followed: bool) -> None:
+    for name in ("a.h", "weights.bin", "both.h", "opts"):
+        (work / "src" / name).touch()
+    wrote(
+        work,
+        compiled="../src/twice.cpp ../src/a.h ../src/both.h",
+        assembled="../src/weights.bin ../src/both.h",
+        commands="  FLAGS = @../src/opts\n",
+    )
+
+    assert are_followed(work, edited.split()) == followed
+
+
 @pytest.mark.parametrize("word", ["{}", "@{}", "--version-script={}", "a,{},b", "--x=y,{}", "-specs={}"])
 def test_a_word_names_a_file_wherever_it_is_in_it(word: str, tmp_path: Path) -> None:
     (tmp_path / "a=b,c").touch()
@@ -90,7 +114,7 @@ def test_a_header_that_the_plan_does_not_cover_is_refused(machine: Machine, work
     plan = machine.draw()
     known = "torch/include/torch/csrc/stable/library.h"
     wrote(work, compiled=f"{work}/{known} {machine.toolkit}/include/cuda_runtime.h")
-    check_read(plan, toolchain(machine), work)
+    check_read(plan, toolchain(machine), work, by_content=True)
 
     (machine.torch / "include/torch/other.h").touch()
     wrote(work, compiled=f"{work}/{known} {work}/torch/include/torch/other.h")
@@ -148,17 +172,51 @@ def test_a_script_that_gcc_16_links_by_itself_counts(machine: Machine, monkeypat
     assert script.name in linked_files(machine.draw(), toolchain(machine)).digests["linked"]
 
 
-def test_of_a_call_of_load_all_that_flags_name_is_in_the_content(machine: Machine, work: Path) -> None:
+@pytest.mark.parametrize(("version", "remedy"), [(LOADED, "extra_ldflags"), ("0", "pip install .")])
+def test_where_kernels_are_found_by_content_all_that_flags_name_is_in_it(
+    machine: Machine, work: Path, version: str, remedy: str
+) -> None:
     library = machine.folder / "libown.a"
     library.write_text("!<arch>\n")
     wrote(work, linked=str(library))
-    plan = machine.draw(version=LOADED, link_flags=str(library))
+    plan = machine.draw(version=version, link_flags=str(library))
+    check_read(plan, toolchain(machine), work, by_content=False)
 
-    error = refused(machine, work, plan)
+    error = refused(machine, work, plan, by_content=True)
 
     assert error.found == str(library)
-    assert "extra_ldflags" in error.remedies[0]
-    check_read(replace(plan, sources={**plan.sources, "twice.cpp": file_sha256(library)}), toolchain(machine), work)
+    assert any(remedy in each for each in error.remedies)
+    plan = replace(plan, sources={**plan.sources, "twice.cpp": file_sha256(library)})
+    check_read(plan, toolchain(machine), work, by_content=True)
+
+
+def test_so_are_headers_but_for_those_of_the_environment(
+    machine: Machine, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (machine.folder / "include").mkdir()
+    (machine.folder / "include/ext.h").touch()
+    (machine.sources / "twice.cpp").write_text("#include <ext.h>\n")
+    shutil.copy(machine.sources / "twice.cpp", work / "src")
+    wrote(work, compiled=f"{machine.folder}/include/ext.h")
+    plan = machine.draw(cxx_flags=f"-I{machine.folder}/include")
+
+    assert refused(machine, work, plan, by_content=True).found == f"{machine.folder}/include/ext.h"
+    monkeypatch.setattr(sys, "prefix", str(machine.folder))
+    check_read(plan, toolchain(machine), work, by_content=True)
+
+
+def test_so_are_archives_in_the_compiler_s_folders_but_not_its_own(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usr, own = machine.folder / "usr", machine.folder / "gcc"
+    monkeypatch.setattr(Cxx, "linker_folders", lambda _: (str(usr), str(own)))
+    for place, name in ((usr, "libown.a"), (usr, "libc.a"), (usr, "libm.so"), (own, "libgcc.a"), (own, "libfs.a")):
+        place.mkdir(exist_ok=True)
+        (place / name).write_text(name)
+
+    found = linked_files(machine.draw(link_flags=f"-L{usr} -lown -lc -lm -lfs"), toolchain(machine))
+
+    assert [path for path, origin in found.origins.items() if origin == "flags"] == [str(usr / "libown.a")]
 
 
 def test_a_thin_archive_is_refused_even_if_it_counts(machine: Machine, work: Path) -> None:

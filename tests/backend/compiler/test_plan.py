@@ -149,6 +149,7 @@ CHANGES: dict[str, Callable[[Machine], object]] = {
     "a renamed source": lambda m: (m.sources / "twice.cpp").rename(m.sources / "twise.cpp"),
     "a header of torch that is compiled in": lambda m: write(m, "site/torch/include/torch/csrc/stable/library.h"),
     "a header of the system that is compiled in": lambda m: write(m, "bin/c++ headers/vector"),
+    "the C++ compiler's own program, a script": lambda m: m.cxx.open("a").write("#\n"),
     "the C++ compiler behind its driver": lambda m: write(m, "bin/parts/cc1plus"),
     "the assembler": lambda m: write(m, "bin/parts/as"),
     "the linker": lambda m: write(m, "bin/parts/ld"),

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 from builds import NATIVE, TORCH, TWO_ARCHS, Wheel, build, cache_of, contents, needs_cuda_torch, remove_work
 from editables import SMALL, Editable, make_editable, make_user
+from kernelwheel.compiler.cmake_inputs import configuration_rests_on
 from kernelwheel.compiler.compile import compile_plan
 from kernelwheel.compiler.find_toolchain import find_toolchain
 from kernelwheel.compiler.toolchain.torch_files import Torch, read_torch
@@ -272,6 +273,17 @@ def test_an_edit_of_cmakelists_counts(project: Project) -> None:
 
     assert files == ["two.cpp"]
     assert more != library == project.compile_afresh()
+
+
+def test_cmake_forgets_its_answers_after_an_edit_of_any_source(tmp_path: Path) -> None:
+    """As to `check_cxx_source_compiles`, whose text may include a header of the package."""
+    machine = make_machine(tmp_path)
+    tools = machine.toolchain(settings_with(cuda="off", cxx=str(machine.cxx)))
+    before = configuration_rests_on(machine.draw(cuda="off"), tools)
+    assert configuration_rests_on(machine.draw(cuda="off"), tools) == before
+    (machine.sources / "math/twice.cuh").write_text("#define TWICE\n")
+
+    assert configuration_rests_on(machine.draw(cuda="off"), tools) != before
 
 
 def torch_in(site: Path, version: str = TORCH.version) -> Torch:

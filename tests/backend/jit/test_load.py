@@ -26,6 +26,7 @@ from kernelwheel.__main__ import main
 from kernelwheel.jit import loaded_library
 from kernelwheel.runtime.errors import BuildError
 from kernelwheel.runtime.store.store import Store
+from kernelwheel.version import LOADED
 from loadable import FILES, MODULE, PARTS, load_light, refusal_of, write
 from processes import Done, clean_environment
 
@@ -49,7 +50,7 @@ def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Editable:
 
 
 def entries(user: Editable, name: str = "light") -> list[Path]:
-    return [each.folder for each in Store(user.cache, f"kernelwheel.{name}", "0").entries()]
+    return [each.folder for each in Store(user.cache, f"kernelwheel.{name}", LOADED).entries()]
 
 
 def run(user: Editable, folder: Path, script: str, **env: str) -> Done:
@@ -98,7 +99,7 @@ def test_content_decides_and_neither_folder_nor_time_nor_process(
     assert main(["cache", "explain", "kernelwheel.light"]) == 0
     _, _, _, why = capsys.readouterr().out.splitlines()
     assert why == "  sources: 1 file changed: include1/detail/value.h"
-    assert list((user.cache / "kernelwheel.light/0/.work").iterdir()) == []
+    assert list((user.cache / "kernelwheel.light" / LOADED / ".work").iterdir()) == []
 
 
 @pytest.mark.minutes
@@ -183,7 +184,7 @@ def test_versions_of_operators_on_the_stable_abi_live_side_by_side_and_serve_eve
     second = load(STABLE.replace("42", "43"), unique=True)
 
     assert (torch.ops.ops.answer(), second.answer()) == (42, 43)
-    made = [entry.manifest.requires for entry in Store(user.cache, "kernelwheel.ops", "0").entries()]
+    made = [entry.manifest.requires for entry in Store(user.cache, "kernelwheel.ops", LOADED).entries()]
     assert [(requires.python, requires.torch) for requires in made] == [(None, "2.10")] * 2
     # A library that registers a namespace again would end the process.
     monkeypatch.setattr(loaded_library, "_loaded", {})
@@ -239,7 +240,7 @@ for call in (kernelwheel.prepare, kernelwheel.load_inline):
     script = ON_CUDA + "m = kernelwheel.load_inline('gpu', **given); print(m.f() != 0, m.__file__)"
     loaded = run(user, tmp_path, script + ROOMS, CXX="/nowhere/c++", **chosen)
 
-    (entry,) = Store(user.cache, "kernelwheel.gpu", "0").entries()
+    (entry,) = Store(user.cache, "kernelwheel.gpu", LOADED).entries()
     assert prepared == f"{entry.folder}\n"
     assert loaded.stdout == f"True {entry.folder / 'gpu.so'}\n{NO_ROOMS}"
     assert entry.manifest.libraries[0].sass == ("9.0a",)
@@ -260,7 +261,7 @@ def test_device_code_is_linked_from_several_files_and_is_machine_code_alone(
 
     prepared = kernelwheel.prepare("light", sources, extra_cuda_cflags=["-rdc=true"])
 
-    (entry,) = Store(user.cache, "kernelwheel.light", "0").entries()
+    (entry,) = Store(user.cache, "kernelwheel.light", LOADED).entries()
     (library,) = entry.manifest.libraries
     assert prepared == entry.folder
     assert (library.sass, library.ptx) == (("9.0",), ())

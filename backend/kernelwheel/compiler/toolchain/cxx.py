@@ -73,14 +73,19 @@ class Cxx:
     def identity(self) -> dict[str, str]:
         """The compiler's kind, version and target, and one digest for each part that shapes its output.
 
+        If its program is a script, which may add options, it is such a part.
+
         A version alone does not tell one compiler from another: two distributions build gcc 12.2.0 with other defaults,
         and beside another assembler, linker and startup files it makes other bytes.
 
         Returns:
-            `{"kind": "gcc", "version": "12.2.0", "target": …, "compiler": sha256, "assembler": sha256, "linker":
-            sha256, "linked_in": sha256}`. A part that the compiler does not name is left out.
+            `{"kind": "gcc", "version": "12.2.0", "target": …, "script": sha256, "compiler": sha256, "assembler":
+            sha256, "linker": sha256, "linked_in": sha256}`. A part that there is not is left out.
         """
         identity = {"kind": self.kind, "version": self.version, "target": self.target}
+        with self.path.open("rb") as stream:
+            if stream.read(2) == b"#!":
+                identity["script"] = file_sha256(self.path)
         for part, name in {"compiler": COMPILERS[self.kind], "assembler": "as", "linker": "ld"}.items():
             named = self.answer(f"-print-prog-name={name}")
             program = shutil.which(named, path=self.environ.get("PATH", "")) if named else None
