@@ -63,12 +63,17 @@ def _word(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _check_differentiable(name: str, tensor: Tensor) -> None:
+def check_no_tangent(name: str, tensor: Tensor) -> None:
+    """Raise NotImplementedError for a tensor with a forward-mode tangent, which would be lost."""
     if forward_ad.unpack_dual(tensor).tangent is not None:  # type: ignore[no-untyped-call]
         raise NotImplementedError(
             f"{name} has a forward-mode tangent, and there is no forward-mode derivative; use reverse mode, "
             "torch.autograd.grad"
         )
+
+
+def _check_differentiable(name: str, tensor: Tensor) -> None:
+    check_no_tangent(name, tensor)
     if torch._C._functorch.is_gradtrackingtensor(tensor):
         raise NotImplementedError(
             f"{name} is being differentiated by torch.func (grad, vjp, jacrev), which splat's operators do not take; "
