@@ -142,8 +142,13 @@ def _harmonics_of_cameras(
         dirs = means.reshape(-1, 3)[scenes * count + rows] - places.reshape(-1, 3)[scenes * cameras + views]
     else:
         dirs = means[..., None, :, :] - places[..., None, :]
+    return harmonics_of_channels(degrees_to_use, dirs, coeffs, masks)
+
+
+def harmonics_of_channels(degrees_to_use: int, dirs: Tensor, coeffs: Tensor, masks: Tensor | None) -> Tensor:
+    """`spherical_harmonics` of directions [..., N, 3] with any number of channels: coeffs [N, K, D]."""
     coeffs = widened(coeffs)
-    check_tensor("coeffs", coeffs, means)
+    check_tensor("coeffs", coeffs, dirs)
     check_dimensions("coeffs", coeffs, 3, "[N, K, D]")
     channels = coeffs.shape[-1]
     check_shape("coeffs", coeffs, (dirs.shape[-2], *coeffs.shape[-2:]), "[N, K, D], or [M, K, D] with ids,")
