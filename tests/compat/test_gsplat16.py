@@ -138,6 +138,13 @@ def test_gradients_go_through_signals_as_through_colours(sparse_grad: bool) -> N
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
 
 
+def test_signals_are_seen_from_where_colours_are_by_cameras_with_a_scale() -> None:
+    given, coeffs = scene(sh_degree=1), random(N, 4, 3) * 0.05  # so that no colour is negative
+    given["viewmats"] = given["viewmats"] * torch.tensor([2.0, 2.0, 2.0, 1.0])[:, None]
+    images, _, meta = rasterization(**given | {"colors": coeffs}, extra_signals=coeffs, extra_signals_sh_degree=1)
+    torch.testing.assert_close(meta["render_extra_signals"], images, rtol=1e-5, atol=1e-6)
+
+
 def test_signals_of_several_scenes_in_one_call() -> None:
     one = scene()
     batch = {name: torch.stack([value, value]) if isinstance(value, Tensor) else value for name, value in one.items()}
@@ -412,13 +419,14 @@ def lists(packed: bool, **changes: Any) -> tuple[tuple[Any, ...], Tensor, Tensor
     return tuple(meta[name] for name in names), images, alphas
 
 
+@pytest.mark.parametrize("most", [0.999, 0.6])
 @pytest.mark.parametrize("packed", [False, True])
-def test_contributions_make_the_picture(packed: bool) -> None:
-    given, images, alphas = lists(packed)
-    counts, sums = splat.rasterize_num_contributing_gaussians(*given)
+def test_contributions_make_the_picture(packed: bool, most: float) -> None:
+    given, images, alphas = lists(packed, max_alpha=most)
+    counts, sums = splat.rasterize_num_contributing_gaussians(*given, max_alpha=most)
     assert counts.dtype == torch.int32
     torch.testing.assert_close(sums[..., None], alphas, rtol=0, atol=1e-5)
-    ids, weights = splat.rasterize_contributing_gaussian_ids(*given, counts)
+    ids, weights = splat.rasterize_contributing_gaussian_ids(*given, counts, max_alpha=most)
     assert ids.shape == weights.shape == (2, HEIGHT, WIDTH, int(counts.max()))
     assert ids.dtype == torch.int32
     there = torch.arange(ids.shape[-1]) < counts[..., None]
@@ -433,8 +441,9 @@ def test_contributions_make_the_picture(packed: bool) -> None:
     if not packed:
         means2d, conics, opacities, offsets, flatten_ids, *size = given
         listed, pixels, image_ids = splat.rasterize_to_indices_in_range(
-            0, 1000, torch.ones(2, HEIGHT, WIDTH), means2d, conics, opacities, *size, offsets, flatten_ids
-        )
+            0, 1000, torch.ones(2, HEIGHT, WIDTH), means2d, conics, opacities, *size, offsets, flatten_ids,
+            max_alpha=most,
+        )  # fmt: skip
         assert torch.equal(ids[there].long(), listed)
         assert torch.equal(counts.flatten().long(), (image_ids * HEIGHT * WIDTH + pixels).bincount(minlength=2400))
 
@@ -475,3 +484,5 @@ def test_a_wrong_list_is_named() -> None:
         splat.rasterize_contributing_gaussian_ids(*given, counts[:1])
     with pytest.raises(ValueError, match="num_depth_samples must be above 0"):
         splat.rasterize_top_contributing_gaussian_ids(*given, 0)
+    with pytest.raises(ValueError, match="max_alpha must be from 1/255"):
+        splat.rasterize_top_contributing_gaussian_ids(*given, 1, max_alpha=1)
