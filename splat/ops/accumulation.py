@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from .autocast import in_float32
-from .blended_lists import FlatSplats, Shapes, check_ids, check_splats, flat_splats
-from .checks import MAX_SIDE, check_channels, check_dimensions, check_shape, check_tensor, positive_int
+from .blended_lists import FlatSplats, Shapes, check_splats, flat_splats
+from .checks import MAX_SIDE, check_channels, check_dimensions, check_ids, check_shape, check_tensor, positive_int
 from .defaults import MAX_ALPHA
 
 

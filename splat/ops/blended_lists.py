@@ -19,6 +19,7 @@ from .checks import (
     MAX_SIDE,
     MAX_TILE_SIZE,
     check_dimensions,
+    check_ids,
     check_shape,
     check_tensor,
     check_tiles,
@@ -337,9 +338,3 @@ def check_splats(means2d: Tensor, shapes: Shapes, opacities: Tensor) -> tuple[in
         check_tensor(name, tensor, means2d)
         check_shape(name, tensor, (*lead, *ending), f"[{', '.join(['..., N', *map(str, ending)])}]")
     return lead
-
-
-def check_ids(name: str, ids: Tensor, count: int) -> None:
-    """Raise ValueError if not all are from 0 to count - 1."""
-    if ids.numel() and not bool((ids >= 0).all() and (ids < count).all()):
-        raise ValueError(f"{name} must be from 0 to {count - 1}, found {int(ids.min())} to {int(ids.max())}")

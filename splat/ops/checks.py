@@ -163,6 +163,12 @@ def checked_alpha(value: float) -> float:
     return result
 
 
+def check_ids(name: str, ids: Tensor, count: int) -> None:
+    """Raise ValueError if not all are from 0 to count - 1."""
+    if ids.numel() and not bool((ids >= 0).all() and (ids < count).all()):
+        raise ValueError(f"{name} must be from 0 to {count - 1}, found {int(ids.min())} to {int(ids.max())}")
+
+
 def check_channels(tensor: Tensor, more: int = 0, name: str = "colors") -> None:
     """Raise ValueError for colours [..., D] without channels, or with too many; `more` channels will follow them."""
     if tensor.shape[-1] == 0:

@@ -16,7 +16,7 @@ from torch.nn.functional import pad
 from .. import _kernels
 from .arguments import check_sh_degree
 from .autocast import in_float32, widened
-from .checks import check_channels, check_count, check_dimensions, check_shape, check_tensor, shape_of
+from .checks import check_channels, check_count, check_dimensions, check_ids, check_shape, check_tensor, shape_of
 
 
 @overload
@@ -136,8 +136,11 @@ def _harmonics_of_cameras(
             f"{', '.join(name for name, each in ids.items() if each is None)}"
         )
     if given:
-        for name, each in ids.items():
+        for name, each, limit in zip(ids, given, (math.prod(batch), cameras, count), strict=True):
             check_tensor(name, each, means, torch.int64)
+            # On a GPU, checking would wait for it; in a graph they have no values yet.
+            if not (each.is_cuda or torch.compiler.is_compiling()):
+                check_ids(name, each, limit)
         scenes, views, rows = given
         dirs = means.reshape(-1, 3)[scenes * count + rows] - places.reshape(-1, 3)[scenes * cameras + views]
     else:

@@ -322,6 +322,8 @@ def test_parameters_of_the_unscented_transform_are_taken() -> None:
     assert not torch.equal(found["means2d"], rasterization(**given)[2]["means2d"])
     with pytest.raises(TypeError, match="ut_params must be"):
         rasterization(**given, ut_params=object())
+    with pytest.raises(TypeError, match="ut_params must be"):
+        rasterization(**scene(ut_params="nonsense"))
 
 
 # Spherical harmonics
@@ -370,12 +372,14 @@ def test_half_coefficients_have_half_gradients() -> None:
     assert all(each.grad is not None and each.grad.any() for each in (means, viewmats))
 
 
+ZERO = torch.zeros(1, dtype=torch.int64)
 BAD_HARMONICS: list[tuple[dict[str, Any], str]] = [
     ({"viewmats": torch.eye(3)[None]}, r"viewmats must have shape \[..., C, 4, 4\]"),
     ({"coeffs": random(N - 1, 4, 3)}, r"coeffs must have shape \[N, K, D\]"),
     ({"coeffs": random(N, 4, 0)}, "coeffs must have at least one channel"),
     ({"degrees_to_use": 2}, "degrees_to_use=2 needs K >= 9"),
-    ({"camera_ids": torch.zeros(1).long()}, "required together; missing: batch_ids, gaussian_ids"),
+    ({"batch_ids": ZERO, "camera_ids": ZERO + 2, "gaussian_ids": ZERO}, "camera_ids must be from 0 to 1, found 2 to 2"),
+    ({"camera_ids": ZERO}, "required together; missing: batch_ids, gaussian_ids"),
     ({"viewmats_rs": torch.eye(4)}, r"viewmats_rs must have shape"),
     ({"masks": torch.ones(N) > 0}, "masks must have shape"),
 ]
