@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from .autocast import in_float32
-from .blended_lists import Shapes, check_ids, check_splats, exponents
-from .checks import MAX_SIDE, check_channels, check_dimensions, check_shape, check_tensor, positive_int
+from .blended_lists import FlatSplats, Shapes, check_splats, flat_splats
+from .checks import MAX_SIDE, check_channels, check_dimensions, check_ids, check_shape, check_tensor, positive_int
 from .defaults import MAX_ALPHA
 
 
@@ -27,6 +27,8 @@ def accumulate(
     image_ids: Tensor,
     image_width: int,
     image_height: int,
+    *,
+    max_alpha: float = MAX_ALPHA,
 ) -> tuple[Tensor, Tensor]:
     r"""Blend given pairs of pixel and Gaussian front to back.
 
@@ -44,6 +46,7 @@ def accumulate(
         image_ids: int64 [M], 0 to I - 1. Pairs of one pixel are blended in the order in which they are given.
         image_width: in pixels.
         image_height: in pixels.
+        max_alpha: as for `rasterization`.
 
     Returns:
         Colours [..., image_height, image_width, D], and opacities [..., image_height, image_width, 1].
@@ -52,7 +55,7 @@ def accumulate(
         TypeError, ValueError: if a type, shape or value is wrong.
     """
     splats = means2d, Shapes("conics", conics), opacities, colors
-    return _accumulate(*splats, gaussian_ids, pixel_ids, image_ids, image_width, image_height)
+    return _accumulate(*splats, gaussian_ids, pixel_ids, image_ids, image_width, image_height, max_alpha)
 
 
 @in_float32
@@ -67,6 +70,8 @@ def accumulate_2dgs(
     image_ids: Tensor,
     image_width: int,
     image_height: int,
+    *,
+    max_alpha: float = MAX_ALPHA,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Blend given pairs of pixel and 2D Gaussian front to back, as `accumulate` does, and the Gaussians' normals too.
 
@@ -81,6 +86,7 @@ def accumulate_2dgs(
         image_ids: int64 [M], 0 to I - 1.
         image_width: in pixels.
         image_height: in pixels.
+        max_alpha: as for `rasterization`.
 
     Returns:
         Colours [..., image_height, image_width, D], opacities with one channel, and normals with three.
@@ -95,7 +101,7 @@ def accumulate_2dgs(
     check_dimensions("colors", colors, 1, "[..., N, D]")
     check_shape("colors", colors, (*means2d.shape[:-1], colors.shape[-1]), "[..., N, D]")
     splats = means2d, Shapes("ray_transforms", ray_transforms), opacities, torch.cat([colors, normals], dim=-1)
-    images, alphas = _accumulate(*splats, gaussian_ids, pixel_ids, image_ids, image_width, image_height)
+    images, alphas = _accumulate(*splats, gaussian_ids, pixel_ids, image_ids, image_width, image_height, max_alpha)
     return images[..., :-3], alphas, images[..., -3:]
 
 
@@ -109,6 +115,7 @@ def _accumulate(
     image_ids: Tensor,
     image_width: int,
     image_height: int,
+    max_alpha: float,
 ) -> tuple[Tensor, Tensor]:
     width = positive_int("image_width", image_width, MAX_SIDE)
     height = positive_int("image_height", image_height, MAX_SIDE)
@@ -128,7 +135,7 @@ def _accumulate(
 
     rays, order = (image_ids * width * height + pixel_ids).sort(stable=True)
     rows = (image_ids * count + gaussian_ids)[order]
-    splats = means2d.reshape(-1, 2), shapes.tensor.reshape(-1, shapes.values), opacities.reshape(-1)
+    splats = flat_splats(means2d, shapes, opacities, max_alpha)
     weights = blended_weights(rays, rows, splats, (width, height))
     total = math.prod(images) * width * height
     values = torch.cat([colors.reshape(-1, channels)[rows], torch.ones_like(weights[:, None])], dim=-1)
@@ -137,15 +144,11 @@ def _accumulate(
     return whole[..., :channels], whole[..., channels:]
 
 
-def blended_weights(
-    pixels: Tensor, ids: Tensor, splats: tuple[Tensor, Tensor, Tensor], size: tuple[int, int]
-) -> Tensor:
+def blended_weights(pixels: Tensor, ids: Tensor, splats: FlatSplats, size: tuple[int, int]) -> Tensor:
     """How much of each Gaussian its pixel shows, [M], of pairs and Gaussians as of `blended_pairs`."""
     width, height = size
-    means2d, shapes, opacities = (values[ids] for values in splats)
     within = pixels % (width * height)
-    powers = exponents(means2d, shapes, within % width + 0.5, within // width + 0.5)
-    alphas = (opacities * (-powers).exp()).clamp(max=MAX_ALPHA)
+    _, alphas = splats.alphas(ids, within % width + 0.5, within // width + 0.5)
     return alphas * _transmittances(alphas, pixels)
 
 

@@ -8,6 +8,9 @@ from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, library
+from torch.autograd import forward_ad
+
+from .checks import check_no_tangent
 
 
 @functools.cache
@@ -40,6 +43,10 @@ def register_autograd(name: str, keep: Callable[..., None], differentiate: Calla
             return *differentiate(ctx, *gradients), None
 
     def call(keys: Any, *arguments: Any) -> Any:
+        if forward_ad._current_level >= 0:  # in a graph too, in which `check_tensor` does not look
+            for argument in arguments:
+                if isinstance(argument, Tensor):
+                    check_no_tangent(f"an argument of splat::{name}", argument)
         differentiable = any(isinstance(argument, Tensor) and argument.requires_grad for argument in arguments)
         if differentiable and torch.is_grad_enabled():
             return Differentiable.apply(*arguments, keys)  # type: ignore[no-untyped-call]

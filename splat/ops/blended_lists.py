@@ -19,9 +19,11 @@ from .checks import (
     MAX_SIDE,
     MAX_TILE_SIZE,
     check_dimensions,
+    check_ids,
     check_shape,
     check_tensor,
     check_tiles,
+    checked_alpha,
     integer,
     positive_int,
 )
@@ -49,6 +51,8 @@ def rasterize_to_indices_in_range(
     tile_size: int,
     isect_offsets: Tensor,
     flatten_ids: Tensor,
+    *,
+    max_alpha: float = MAX_ALPHA,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Which Gaussians each pixel blends, front to back, and nothing else.
 
@@ -68,6 +72,7 @@ def rasterize_to_indices_in_range(
         tile_size: side of a tile in pixels, 1 to 32.
         isect_offsets: int32 [..., rows, columns], of `isect_offset_encode`, with as many tiles as the image needs.
         flatten_ids: int32 [L], of `isect_tiles`.
+        max_alpha: as for `rasterization`.
 
     Returns:
         gaussian_ids, 0 to N - 1, pixel_ids, row * image_width + column, and image_ids, 0 to I - 1: int64 [M], ordered
@@ -78,7 +83,8 @@ def rasterize_to_indices_in_range(
     """
     size = image_width, image_height, tile_size
     splats = means2d, Shapes("conics", conics), opacities
-    return _indices_in_range((range_start, range_end), transmittances, *splats, size, isect_offsets, flatten_ids)
+    batches = range_start, range_end
+    return _indices_in_range(batches, transmittances, *splats, size, isect_offsets, flatten_ids, max_alpha)
 
 
 @torch.no_grad()
@@ -95,6 +101,8 @@ def rasterize_to_indices_in_range_2dgs(
     tile_size: int,
     isect_offsets: Tensor,
     flatten_ids: Tensor,
+    *,
+    max_alpha: float = MAX_ALPHA,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Which 2D Gaussians each pixel blends, front to back: as `rasterize_to_indices_in_range`.
 
@@ -110,6 +118,7 @@ def rasterize_to_indices_in_range_2dgs(
         tile_size: side of a tile in pixels, 1 to 32.
         isect_offsets: int32 [..., rows, columns].
         flatten_ids: int32 [L].
+        max_alpha: as for `rasterization`.
 
     Returns:
         gaussian_ids, pixel_ids and image_ids: int64 [M].
@@ -119,7 +128,8 @@ def rasterize_to_indices_in_range_2dgs(
     """
     size = image_width, image_height, tile_size
     splats = means2d, Shapes("ray_transforms", ray_transforms), opacities
-    return _indices_in_range((range_start, range_end), transmittances, *splats, size, isect_offsets, flatten_ids)
+    batches = range_start, range_end
+    return _indices_in_range(batches, transmittances, *splats, size, isect_offsets, flatten_ids, max_alpha)
 
 
 class Shapes(NamedTuple):
@@ -139,6 +149,26 @@ class Shapes(NamedTuple):
         return math.prod(self.ending)
 
 
+class FlatSplats(NamedTuple):
+    """The projected Gaussians of all images, one behind the other, as they are blended."""
+
+    means2d: Tensor
+    shapes: Tensor
+    opacities: Tensor
+    max_alpha: float
+
+    def alphas(self, ids: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Of these at points: their `exponents`, and alphas."""
+        powers = exponents(self.means2d[ids], self.shapes[ids], x, y)
+        return powers, (self.opacities[ids] * (-powers).exp()).clamp(max=self.max_alpha)
+
+
+def flat_splats(means2d: Tensor, shapes: Shapes, opacities: Tensor, max_alpha: float) -> FlatSplats:
+    """Those that `check_splats` has checked; raise TypeError or ValueError for another `max_alpha`."""
+    flat = means2d.reshape(-1, 2), shapes.tensor.reshape(-1, shapes.values), opacities.reshape(-1)
+    return FlatSplats(*flat, checked_alpha(max_alpha))
+
+
 def _indices_in_range(
     batches: tuple[int, int],
     transmittances: Tensor,
@@ -148,6 +178,7 @@ def _indices_in_range(
     image_size: tuple[int, int, int],
     isect_offsets: Tensor,
     flatten_ids: Tensor,
+    max_alpha: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
     range_start, range_end = batches
     size = checked_size(*image_size)
@@ -160,7 +191,7 @@ def _indices_in_range(
     check_shape("transmittances", transmittances, (*lead[:-1], height, width), "[..., image_height, image_width]")
     flatten_ids = check_lists(isect_offsets, flatten_ids, means2d, lead[:-1], size)
 
-    splats = means2d.reshape(-1, 2), shapes.tensor.reshape(-1, shapes.values), opacities.reshape(-1)
+    splats = flat_splats(means2d, shapes, opacities, max_alpha)
     pixels, ids = blended_pairs(isect_offsets, flatten_ids, splats, transmittances, size, (range_start, range_end))
     return ids % max(lead[-1], 1), pixels % (width * height), pixels // (width * height)
 
@@ -202,15 +233,15 @@ def check_lists(
 def blended_pairs(
     isect_offsets: Tensor,
     flatten_ids: Tensor,
-    splats: tuple[Tensor, Tensor, Tensor],
+    splats: FlatSplats,
     transmittances: Tensor,
     size: tuple[int, int, int],
     batches: tuple[int, int],
 ) -> tuple[Tensor, Tensor]:
     """Numbers of pixels, of all images, and of the Gaussians [M] that they blend, ordered by pixel and front to back.
 
-    From checked lists of all tiles and the projected Gaussians that they name: centres [M, 2], shapes [M, 3 or 9] and
-    opacities [M]. `size` is image_width, image_height and tile_size.
+    From checked lists of all tiles and the projected Gaussians that they name. `size` is image_width, image_height and
+    tile_size.
     """
     width, height, tile_size = size
     rows, columns = isect_offsets.shape[-2:]
@@ -250,7 +281,7 @@ class _Tiles(NamedTuple):
 
 
 def _blended(
-    tiles: _Tiles, flatten_ids: Tensor, splats: tuple[Tensor, Tensor, Tensor], transmittances: Tensor
+    tiles: _Tiles, flatten_ids: Tensor, splats: FlatSplats, transmittances: Tensor
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Numbers of pixels, and of the Gaussians that they blend; those of one pixel in their order."""
     lengths = tiles.ends - tiles.begins
@@ -263,7 +294,7 @@ def _blended(
 
 
 def _blended_together(
-    tiles: _Tiles, some: Tensor, flatten_ids: Tensor, splats: tuple[Tensor, Tensor, Tensor], transmittances: Tensor
+    tiles: _Tiles, some: Tensor, flatten_ids: Tensor, splats: FlatSplats, transmittances: Tensor
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """`_blended` for the tiles with the numbers `some`, which fit in memory."""
     x, y, numbers, inside = tiles.pixels(some)
@@ -273,9 +304,7 @@ def _blended_together(
     while len(places):
         listed = places < ends
         ids = flatten_ids[places.where(listed, 0)]
-        means2d, shapes, opacities = (values[ids][:, :, None] for values in splats)
-        powers = exponents(means2d, shapes, x[:, None] + 0.5, y[:, None] + 0.5)
-        alphas = (opacities * (-powers).exp()).clamp(max=MAX_ALPHA)
+        powers, alphas = splats.alphas(ids[:, :, None], x[:, None] + 0.5, y[:, None] + 0.5)
         seen = listed[:, :, None] & (powers >= 0) & (alphas >= _MIN_ALPHA)
         # It only falls, so that a pixel that is finished stays so.
         after = left[:, None] * torch.where(seen, 1 - alphas, 1.0).cumprod(1)
@@ -309,9 +338,3 @@ def check_splats(means2d: Tensor, shapes: Shapes, opacities: Tensor) -> tuple[in
         check_tensor(name, tensor, means2d)
         check_shape(name, tensor, (*lead, *ending), f"[{', '.join(['..., N', *map(str, ending)])}]")
     return lead
-
-
-def check_ids(name: str, ids: Tensor, count: int) -> None:
-    """Raise ValueError if not all are from 0 to count - 1."""
-    if ids.numel() and not bool((ids >= 0).all() and (ids < count).all()):
-        raise ValueError(f"{name} must be from 0 to {count - 1}, found {int(ids.min())} to {int(ids.max())}")

@@ -85,6 +85,22 @@ def proj(
     return focal * unit + centre, _congruence(focal[..., None] * rows, covars)
 
 
+def camera_to_world(viewmats: Tensor) -> tuple[Tensor, Tensor]:
+    """Of cameras [..., 4, 4]: rotations [..., 3, 3] into the world, with a scale if they have one, and places [..., 3].
+
+    By the inverse, as gsplat 1.5.3: its derivative by a pose is not that of the transpose, which `camera_centres` has,
+    as 1.6.0. Sums, since torch can compute products with less precision.
+    """
+    back, _ = torch.linalg.inv_ex(viewmats[..., :3, :3])
+    return back, -(back * viewmats[..., None, :3, 3]).sum(-1)
+
+
+def camera_places(viewmats: Tensor, viewmats_rs: Tensor | None) -> Tensor:
+    """Where cameras are, [..., 3], or half way between their two places."""
+    _, places = camera_to_world(viewmats)
+    return places if viewmats_rs is None else (places + camera_to_world(viewmats_rs)[1]) / 2
+
+
 def _product(a: Tensor, b: Tensor) -> Tensor:
     """Matrix products, by sums: torch can be set to compute its own with less precision than float32."""
     return (a[..., :, :, None] * b[..., None, :, :]).sum(-2)

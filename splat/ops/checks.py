@@ -63,12 +63,17 @@ def _word(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _check_differentiable(name: str, tensor: Tensor) -> None:
+def check_no_tangent(name: str, tensor: Tensor) -> None:
+    """Raise NotImplementedError for a tensor with a forward-mode tangent, which would be lost."""
     if forward_ad.unpack_dual(tensor).tangent is not None:  # type: ignore[no-untyped-call]
         raise NotImplementedError(
             f"{name} has a forward-mode tangent, and there is no forward-mode derivative; use reverse mode, "
             "torch.autograd.grad"
         )
+
+
+def _check_differentiable(name: str, tensor: Tensor) -> None:
+    check_no_tangent(name, tensor)
     if torch._C._functorch.is_gradtrackingtensor(tensor):
         raise NotImplementedError(
             f"{name} is being differentiated by torch.func (grad, vjp, jacrev), which splat's operators do not take; "
@@ -156,6 +161,12 @@ def checked_alpha(value: float) -> float:
     if not 1 / 255 <= result <= 0.9999:
         raise ValueError(f"max_alpha must be from 1/255, the smallest that is drawn, to 0.9999, found {result}")
     return result
+
+
+def check_ids(name: str, ids: Tensor, count: int) -> None:
+    """Raise ValueError if not all are from 0 to count - 1."""
+    if ids.numel() and not bool((ids >= 0).all() and (ids < count).all()):
+        raise ValueError(f"{name} must be from 0 to {count - 1}, found {int(ids.min())} to {int(ids.max())}")
 
 
 def check_channels(tensor: Tensor, more: int = 0, name: str = "colors") -> None:

@@ -14,8 +14,9 @@ from torch import Tensor
 
 from .accumulation import blended_weights
 from .autocast import in_float32
-from .blended_lists import Shapes, blended_pairs, check_lists, check_splats, checked_size
+from .blended_lists import Shapes, blended_pairs, check_lists, check_splats, checked_size, flat_splats
 from .checks import MAX_COUNT, check_dimensions, check_shape, check_tensor, positive_int
+from .defaults import MAX_ALPHA
 
 
 @torch.no_grad()
@@ -29,6 +30,8 @@ def rasterize_num_contributing_gaussians(
     image_width: int,
     image_height: int,
     tile_size: int,
+    *,
+    max_alpha: float = MAX_ALPHA,
 ) -> tuple[Tensor, Tensor]:
     """How many Gaussians each pixel blends, and the opacity that they add up to.
 
@@ -41,6 +44,7 @@ def rasterize_num_contributing_gaussians(
         image_width: in pixels.
         image_height: in pixels.
         tile_size: side of a tile in pixels, 1 to 32.
+        max_alpha: as for `rasterization`.
 
     Returns:
         int32 [..., H, W] and float32 [..., H, W].
@@ -48,7 +52,8 @@ def rasterize_num_contributing_gaussians(
     Raises:
         TypeError, ValueError: if a type, shape or value is wrong.
     """
-    pairs = _pairs(means2d, conics, opacities, tile_offsets, flatten_ids, image_width, image_height, tile_size)
+    size = image_width, image_height, tile_size
+    pairs = _pairs(means2d, conics, opacities, tile_offsets, flatten_ids, size, max_alpha)
     alphas = means2d.new_zeros(math.prod(pairs.shape)).index_add(0, pairs.pixels, pairs.weights)
     return pairs.counts.int().reshape(pairs.shape), alphas.reshape(pairs.shape)
 
@@ -65,6 +70,8 @@ def rasterize_contributing_gaussian_ids(
     image_height: int,
     tile_size: int,
     num_contributing_gaussians: Tensor,
+    *,
+    max_alpha: float = MAX_ALPHA,
 ) -> tuple[Tensor, Tensor]:
     """Which Gaussians each pixel blends, front to back, and how much it shows of each: opacity times transmittance.
 
@@ -79,6 +86,7 @@ def rasterize_contributing_gaussian_ids(
         tile_size: side of a tile in pixels, 1 to 32.
         num_contributing_gaussians: int32 [..., H, W], of `rasterize_num_contributing_gaussians`, which takes the others
             too; the largest is K.
+        max_alpha: as for `rasterization`.
 
     Returns:
         int32 [..., H, W, K], 0 to N - 1, or 0 to M - 1 of a packed layout, and -1 behind them; and float32 of the same
@@ -87,7 +95,8 @@ def rasterize_contributing_gaussian_ids(
     Raises:
         TypeError, ValueError: if a type, shape or value is wrong.
     """
-    pairs = _pairs(means2d, conics, opacities, tile_offsets, flatten_ids, image_width, image_height, tile_size)
+    size = image_width, image_height, tile_size
+    pairs = _pairs(means2d, conics, opacities, tile_offsets, flatten_ids, size, max_alpha)
     check_tensor("num_contributing_gaussians", num_contributing_gaussians, means2d, torch.int32)
     check_shape("num_contributing_gaussians", num_contributing_gaussians, pairs.shape, "[..., H, W]")
     most = int(num_contributing_gaussians.max()) if num_contributing_gaussians.numel() else 0
@@ -106,6 +115,8 @@ def rasterize_top_contributing_gaussian_ids(
     image_height: int,
     tile_size: int,
     num_depth_samples: int,
+    *,
+    max_alpha: float = MAX_ALPHA,
 ) -> tuple[Tensor, Tensor]:
     """Which K Gaussians each pixel shows most of, front to back, as `rasterize_contributing_gaussian_ids`.
 
@@ -119,6 +130,7 @@ def rasterize_top_contributing_gaussian_ids(
         image_height: in pixels.
         tile_size: side of a tile in pixels, 1 to 32.
         num_depth_samples: how many, K.
+        max_alpha: as for `rasterization`.
 
     Returns:
         int32 [..., H, W, K], -1 behind the last, and float32 of the same shape.
@@ -127,7 +139,8 @@ def rasterize_top_contributing_gaussian_ids(
         TypeError, ValueError: if a type, shape or value is wrong.
     """
     most = positive_int("num_depth_samples", num_depth_samples, MAX_COUNT)
-    pairs = _pairs(means2d, conics, opacities, tile_offsets, flatten_ids, image_width, image_height, tile_size)
+    size = image_width, image_height, tile_size
+    pairs = _pairs(means2d, conics, opacities, tile_offsets, flatten_ids, size, max_alpha)
     by_weight = pairs.weights.argsort(descending=True, stable=True)
     order = by_weight[pairs.pixels[by_weight].argsort(stable=True)]
     shown = torch.zeros_like(pairs.pixels, dtype=torch.bool)
@@ -170,20 +183,20 @@ def _pairs(
     opacities: Tensor,
     tile_offsets: Tensor,
     flatten_ids: Tensor,
-    image_width: int,
-    image_height: int,
-    tile_size: int,
+    image_size: tuple[int, int, int],
+    max_alpha: float,
 ) -> _Pairs:
     """All pairs, from arguments that are not checked yet."""
-    size = width, height, _ = checked_size(image_width, image_height, tile_size)
+    size = width, height, _ = checked_size(*image_size)
     check_tensor("means2d", means2d)
-    lead = check_splats(means2d, Shapes("conics", conics), opacities)
+    shapes = Shapes("conics", conics)
+    lead = check_splats(means2d, shapes, opacities)
     packed = len(lead) == 1
     check_dimensions("tile_offsets", tile_offsets, 2, "[..., rows, columns]")
     images = tuple(tile_offsets.shape[:-2]) if packed else lead[:-1]
     flatten_ids = check_lists(tile_offsets, flatten_ids, means2d, images, size, "tile_offsets")
     shape = (*images, height, width)
-    splats = means2d.reshape(-1, 2), conics.reshape(-1, 3), opacities.reshape(-1)
+    splats = flat_splats(means2d, shapes, opacities, max_alpha)
     whole = means2d.new_ones(shape)
     pixels, ids = blended_pairs(tile_offsets, flatten_ids, splats, whole, size, (0, len(flatten_ids)))
     weights = blended_weights(pixels, ids, splats, (width, height))

@@ -70,7 +70,7 @@ def check_drawing(scene: Scene, cameras: Cameras, options: Options, render_modes
         NotImplementedError, TypeError, ValueError: as `rasterization`.
     """
     ut_params = None
-    if options.with_ut:
+    if options.with_ut or options.ut_params is not None:
         from .projection_ut import checked_parameters  # not at the top: few programs need it
 
         ut_params = checked_parameters(options.ut_params)

@@ -94,11 +94,13 @@ class Features:
         if self.signals is not None:
             degree, values = self.signals.degree, self.signals.values
             if degree is not None:
-                from .harmonics import spherical_harmonics  # not at the top: few programs need it
+                from .camera_space import camera_places  # not at the top: few programs need it
+                from .harmonics import harmonics_of_channels
 
                 seen = (radii > 0).all(dim=-1)
                 ends = None if viewmats_rs is None else viewmats_rs.reshape(viewmats.shape)
-                values = spherical_harmonics(degree, means, viewmats, values, seen, viewmats_rs=ends) + 0.5
+                directions = means[..., None, :, :] - camera_places(viewmats, ends)[..., None, :]
+                values = harmonics_of_channels(degree, directions, values, seen) + 0.5
             parts.append(Colors(values, self.signals.per_camera or degree is not None, None))
         per_camera = any(each.per_camera for each in parts)
         found = [each.for_images.expand(*radii.shape[:-1], -1) if per_camera else each.values for each in parts]

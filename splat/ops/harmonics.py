@@ -16,7 +16,7 @@ from torch.nn.functional import pad
 from .. import _kernels
 from .arguments import check_sh_degree
 from .autocast import in_float32, widened
-from .checks import check_channels, check_count, check_dimensions, check_shape, check_tensor, shape_of
+from .checks import check_channels, check_count, check_dimensions, check_ids, check_shape, check_tensor, shape_of
 
 
 @overload
@@ -136,14 +136,22 @@ def _harmonics_of_cameras(
             f"{', '.join(name for name, each in ids.items() if each is None)}"
         )
     if given:
-        for name, each in ids.items():
+        for name, each, limit in zip(ids, given, (math.prod(batch), cameras, count), strict=True):
             check_tensor(name, each, means, torch.int64)
+            # On a GPU, checking would wait for it; in a graph they have no values yet.
+            if not (each.is_cuda or torch.compiler.is_compiling()):
+                check_ids(name, each, limit)
         scenes, views, rows = given
         dirs = means.reshape(-1, 3)[scenes * count + rows] - places.reshape(-1, 3)[scenes * cameras + views]
     else:
         dirs = means[..., None, :, :] - places[..., None, :]
+    return harmonics_of_channels(degrees_to_use, dirs, coeffs, masks)
+
+
+def harmonics_of_channels(degrees_to_use: int, dirs: Tensor, coeffs: Tensor, masks: Tensor | None) -> Tensor:
+    """`spherical_harmonics` of directions [..., N, 3] with any number of channels: coeffs [N, K, D]."""
     coeffs = widened(coeffs)
-    check_tensor("coeffs", coeffs, means)
+    check_tensor("coeffs", coeffs, dirs)
     check_dimensions("coeffs", coeffs, 3, "[N, K, D]")
     channels = coeffs.shape[-1]
     check_shape("coeffs", coeffs, (dirs.shape[-2], *coeffs.shape[-2:]), "[N, K, D], or [M, K, D] with ids,")

@@ -62,7 +62,7 @@ def isect_tiles(
         segmented: has no effect: the lists are the same with either sort.
         packed: whether the tensors are packed.
         n_images: I; needed if `packed`.
-        image_ids: int64 [M]; needed if `packed`.
+        image_ids: int64 [M]; needed if `packed`, else without effect.
         gaussian_ids: has no effect: the image's number is sufficient.
         conics: float32 [..., N, 3] or [M, 3]; if given, along with `opacities`, only the tiles in which the Gaussian is
             visible are listed, not all that its rectangle overlaps.

@@ -25,9 +25,10 @@ _MAX_EXTENT: Final = 3.33
 
 
 class Discs(NamedTuple):
-    """The visible pairs [M, *]; all but the first in the order of gsplat's results."""
+    """The visible pairs [M, *]; all but the first two in the order of gsplat's results."""
 
     visible: Visible
+    means: Tensor  # in world space
     radii: Tensor
     means2d: Tensor
     depths: Tensor
@@ -92,9 +93,9 @@ def fully_fused_projection_2dgs(
     check_sparse(sparse_grad, packed, sizes)
     discs = project_discs(means, quats, scales, viewmats, Ks, sizes, settings, sparse_grad)
     if not packed:
-        return tuple(dense(values, discs.visible, sizes) for values in discs[1:])
+        return tuple(dense(values, discs.visible, sizes) for values in discs[2:])
     visible = discs.visible
-    return visible.batch_ids(sizes), visible.camera_ids(sizes), visible.gaussian_ids, *discs[1:]
+    return visible.batch_ids(sizes), visible.camera_ids(sizes), visible.gaussian_ids, *discs[2:]
 
 
 def project_discs(
@@ -131,6 +132,7 @@ def project_discs(
     ray_transforms, means2d, _, normals = _image_discs(means, quats, scales, views[image], intrinsics[image])
     return Discs(
         Visible(image, gaussian),
+        means,
         radii[batch, camera, gaussian],
         means2d,
         ray_transforms[..., 2, 2],

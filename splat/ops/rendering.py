@@ -95,7 +95,8 @@ def rasterization(
         eps2d: added to the diagonal of each projected covariance, in square pixels.
         sh_degree: 0 to 4, or None for direct values; may be below the degree of the coefficients.
         packed: layout of the entries of `meta`, see below. It does not change the images.
-        tile_size: side of the square tiles in pixels, 1 to 32, or None for 16. It does not change the images.
+        tile_size: side of the square tiles in pixels, 1 to 32, or None for 16. It does not change the images; but with
+            `with_eval3d`, tiles cut off Gaussians that are near the camera, as in gsplat.
         backgrounds: [..., C, D] values behind everything, [D] for all images, or None for zeros. The background of
             depth is always 0. That of extra signals follows that of colours: [..., C, D + E], or E with depth alone.
         render_mode: "RGB" renders `colors`, "D" the accumulated depth :math:`\sum_i w_i z_i`, "ED" the

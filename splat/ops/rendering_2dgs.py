@@ -9,6 +9,7 @@ from torch import Tensor
 
 from .arguments import RENDER_MODES, RenderMode, Sizes
 from .autocast import in_float32
+from .camera_space import camera_to_world
 from .checks import one_of
 from .defaults import EPS2D, FAR_PLANE, MAX_ALPHA, NEAR_PLANE
 from .draw_arguments import Cameras, Options, Scene
@@ -20,7 +21,7 @@ from .packing import Visible, meta_of_ids
 from .pairs import meta_of_lists
 from .pixels_2dgs import rasterize_2dgs
 from .projection import Colors
-from .projection_2dgs import dense, project_discs
+from .projection_2dgs import Discs, dense, project_discs
 
 DepthMode = Literal["expected", "median"]
 
@@ -73,7 +74,7 @@ def rasterization_2dgs(
         eps2d: has no effect, as in gsplat.
         sh_degree: as for `rasterization`.
         packed: as for `rasterization`.
-        tile_size: as for `rasterization`.
+        tile_size: as for `rasterization` with `with_eval3d`.
         backgrounds: as for `rasterization`.
         render_mode: as for `rasterization`.
         sparse_grad: as for `rasterization`.
@@ -109,9 +110,9 @@ def rasterization_2dgs(
         finite = finite & features.colors.finite
     discs = project_discs(means, quats, scales, viewmats, Ks, sizes, settings, sparse_grad, finite)
     visible = discs.visible
-    poses = torch.linalg.inv(viewmats)
-    shown_colors = None if features.colors is None else _colors(features.colors, means, poses, visible, sizes)
-    shown = [*discs[1:], _gaussians(opacities, visible, sizes, False), features.with_depth(shown_colors, discs.depths)]
+    rotations, places = camera_to_world(viewmats)
+    shown_colors = None if features.colors is None else _colors(features.colors, discs, places, sizes)
+    shown = [*discs[2:], _gaussians(opacities, visible, sizes, False), features.with_depth(shown_colors, discs.depths)]
     if not packed:
         shown = [dense(values, visible, sizes) for values in shown]
     radii, means2d, depths, ray_transforms, normals, shown_opacities, drawn = shown
@@ -125,7 +126,6 @@ def rasterization_2dgs(
         *given, size, *lists, features.backgrounds, None, packed, absgrad, distloss, drawing.max_alpha
     )
     images, _ = features.apart(images, alphas)
-    rotations = poses[..., :3, :3]
     surf_normals = None
     if features.colors is not None and features.depth:
         surf_normals = surface_normals(images[..., -1:] if depth_mode == "expected" else medians, rotations, Ks)
@@ -150,11 +150,10 @@ def _gaussians(values: Tensor, visible: Visible, sizes: Sizes, per_camera: bool)
     return values.reshape(-1, *values.shape[lead:])[sets * sizes.gaussians + visible.gaussian_ids]
 
 
-def _colors(colors: Colors, means: Tensor, poses: Tensor, visible: Visible, sizes: Sizes) -> Tensor:
-    """The colours of the visible pairs, [M, D]."""
-    values = _gaussians(colors.values, visible, sizes, colors.per_camera)
+def _colors(colors: Colors, discs: Discs, places: Tensor, sizes: Sizes) -> Tensor:
+    """The colours of the visible pairs, [M, D], seen from the cameras' places [..., C, 3]."""
+    values = _gaussians(colors.values, discs.visible, sizes, colors.per_camera)
     if colors.degree is None:
         return values
-    places = poses[..., :3, 3].reshape(-1, 3)[visible.image_ids]
-    directions = _gaussians(means, visible, sizes, False) - places
+    directions = discs.means - places.reshape(-1, 3)[discs.visible.image_ids]
     return (spherical_harmonics(colors.degree, directions, values) + 0.5).clamp_min(0.0)

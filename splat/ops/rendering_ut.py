@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from .arguments import ProjectionSettings, Sizes
+from .camera_space import camera_places
 from .draw_arguments import Cameras, Options, Scene
 from .harmonics import spherical_harmonics
 from .lens_arguments import check_constant, check_lens_cameras
@@ -65,9 +66,7 @@ def project_splats_unscented(
     if colors is not None:
         invalid, seen = invalid | (seen & ~colors.finite), seen & colors.finite
         if colors.degree is not None:
-            places = _places(cameras.viewmats)
-            if cameras.viewmats_rs is not None:
-                places = (places + _places(cameras.viewmats_rs)) / 2
+            places = camera_places(cameras.viewmats, cameras.viewmats_rs)
             directions = gaussians.means[..., None, :, :] - places.reshape(*sizes.batch, sizes.cameras, 1, 3)
             harmonics = spherical_harmonics(colors.degree, directions, colors.for_images, masks=seen)
             shaded = torch.where(seen[..., None], (harmonics + 0.5).clamp_min(0.0), 0.0)
@@ -75,12 +74,3 @@ def project_splats_unscented(
     shown = opacities[..., None, :].expand(found.depths.shape)
     shown = shown * found.compensations if settings.antialiased else shown
     return Splats(radii, found.means2d, found.depths, found.conics, shown), shaded, invalid.sum()
-
-
-def _places(viewmats: Tensor) -> Tensor:
-    """Where cameras are, [I, 3]. By the inverse, as gsplat 1.5.3: its derivative by a pose is not that of the
-    transpose, which `camera_centres` has, as 1.6.0. Sums, since torch can compute products with less precision.
-    """
-    back, _ = torch.linalg.inv_ex(viewmats[..., :3, :3])
-    places: Tensor = -(back * viewmats[..., None, :3, 3]).sum(-1)
-    return places

@@ -28,7 +28,7 @@ class DefaultStrategy(Strategy):
             strategy.step_pre_backward(params, optimizers, state, step, info)
             loss.backward()
             ...  # the optimizers' steps
-            strategy.step_post_backward(params, optimizers, state, step, info, packed=True)
+            strategy.step_post_backward(params, optimizers, state, step, info)
 
     Lengths are in units of `scene_scale`, and sizes in pictures in units of their longer side.
     """
@@ -84,7 +84,7 @@ class DefaultStrategy(Strategy):
     ) -> None:
         """After `loss.backward()`: take note of the gradients; add and remove Gaussians, if it is time.
 
-        `info` and `packed` are those of the call of `rasterization`.
+        `info` is what `rasterization` returned last, and says whether its layout is packed; `packed` has no effect.
         """
         if step >= self.refine_stop_iter:
             return
@@ -115,9 +115,8 @@ class DefaultStrategy(Strategy):
                 state[name] = gradients.new_zeros(len(params["means"]))
         if radii.ndim < gradients.ndim:  # one number, as in gsplat 1.4
             radii = radii[..., None]
-        if packed:
-            rows = info["gaussian_ids"]
-        else:
+        rows = self._entry(info, "gaussian_ids")
+        if rows is None:  # not a packed layout
             visible = (radii > 0).all(dim=-1)
             rows = visible.nonzero()[:, -1]
             gradients, radii = gradients[visible], radii[visible]

@@ -118,7 +118,7 @@ def _all(rows: Tensor) -> Tensor:
 
 
 def _where(mask: Tensor) -> Tensor:
-    return mask.nonzero().flatten()
+    return mask.nonzero(as_tuple=True)[0]  # of [N, 1], as opacities may be, too
 
 
 def _shared(params: Params, parents: Tensor, binoms: Tensor, min_opacity: float) -> dict[str, Tensor]:

@@ -138,6 +138,13 @@ def test_gradients_go_through_signals_as_through_colours(sparse_grad: bool) -> N
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
 
 
+def test_signals_are_seen_from_where_colours_are_by_cameras_with_a_scale() -> None:
+    given, coeffs = scene(sh_degree=1), random(N, 4, 3) * 0.05  # so that no colour is negative
+    given["viewmats"] = given["viewmats"] * torch.tensor([2.0, 2.0, 2.0, 1.0])[:, None]
+    images, _, meta = rasterization(**given | {"colors": coeffs}, extra_signals=coeffs, extra_signals_sh_degree=1)
+    torch.testing.assert_close(meta["render_extra_signals"], images, rtol=1e-5, atol=1e-6)
+
+
 def test_signals_of_several_scenes_in_one_call() -> None:
     one = scene()
     batch = {name: torch.stack([value, value]) if isinstance(value, Tensor) else value for name, value in one.items()}
@@ -315,6 +322,8 @@ def test_parameters_of_the_unscented_transform_are_taken() -> None:
     assert not torch.equal(found["means2d"], rasterization(**given)[2]["means2d"])
     with pytest.raises(TypeError, match="ut_params must be"):
         rasterization(**given, ut_params=object())
+    with pytest.raises(TypeError, match="ut_params must be"):
+        rasterization(**scene(ut_params="nonsense"))
 
 
 # Spherical harmonics
@@ -363,12 +372,14 @@ def test_half_coefficients_have_half_gradients() -> None:
     assert all(each.grad is not None and each.grad.any() for each in (means, viewmats))
 
 
+ZERO = torch.zeros(1, dtype=torch.int64)
 BAD_HARMONICS: list[tuple[dict[str, Any], str]] = [
     ({"viewmats": torch.eye(3)[None]}, r"viewmats must have shape \[..., C, 4, 4\]"),
     ({"coeffs": random(N - 1, 4, 3)}, r"coeffs must have shape \[N, K, D\]"),
     ({"coeffs": random(N, 4, 0)}, "coeffs must have at least one channel"),
     ({"degrees_to_use": 2}, "degrees_to_use=2 needs K >= 9"),
-    ({"camera_ids": torch.zeros(1).long()}, "required together; missing: batch_ids, gaussian_ids"),
+    ({"batch_ids": ZERO, "camera_ids": ZERO + 2, "gaussian_ids": ZERO}, "camera_ids must be from 0 to 1, found 2 to 2"),
+    ({"camera_ids": ZERO}, "required together; missing: batch_ids, gaussian_ids"),
     ({"viewmats_rs": torch.eye(4)}, r"viewmats_rs must have shape"),
     ({"masks": torch.ones(N) > 0}, "masks must have shape"),
 ]
@@ -412,13 +423,14 @@ def lists(packed: bool, **changes: Any) -> tuple[tuple[Any, ...], Tensor, Tensor
     return tuple(meta[name] for name in names), images, alphas
 
 
+@pytest.mark.parametrize("most", [0.999, 0.6])
 @pytest.mark.parametrize("packed", [False, True])
-def test_contributions_make_the_picture(packed: bool) -> None:
-    given, images, alphas = lists(packed)
-    counts, sums = splat.rasterize_num_contributing_gaussians(*given)
+def test_contributions_make_the_picture(packed: bool, most: float) -> None:
+    given, images, alphas = lists(packed, max_alpha=most)
+    counts, sums = splat.rasterize_num_contributing_gaussians(*given, max_alpha=most)
     assert counts.dtype == torch.int32
     torch.testing.assert_close(sums[..., None], alphas, rtol=0, atol=1e-5)
-    ids, weights = splat.rasterize_contributing_gaussian_ids(*given, counts)
+    ids, weights = splat.rasterize_contributing_gaussian_ids(*given, counts, max_alpha=most)
     assert ids.shape == weights.shape == (2, HEIGHT, WIDTH, int(counts.max()))
     assert ids.dtype == torch.int32
     there = torch.arange(ids.shape[-1]) < counts[..., None]
@@ -433,8 +445,9 @@ def test_contributions_make_the_picture(packed: bool) -> None:
     if not packed:
         means2d, conics, opacities, offsets, flatten_ids, *size = given
         listed, pixels, image_ids = splat.rasterize_to_indices_in_range(
-            0, 1000, torch.ones(2, HEIGHT, WIDTH), means2d, conics, opacities, *size, offsets, flatten_ids
-        )
+            0, 1000, torch.ones(2, HEIGHT, WIDTH), means2d, conics, opacities, *size, offsets, flatten_ids,
+            max_alpha=most,
+        )  # fmt: skip
         assert torch.equal(ids[there].long(), listed)
         assert torch.equal(counts.flatten().long(), (image_ids * HEIGHT * WIDTH + pixels).bincount(minlength=2400))
 
@@ -475,3 +488,5 @@ def test_a_wrong_list_is_named() -> None:
         splat.rasterize_contributing_gaussian_ids(*given, counts[:1])
     with pytest.raises(ValueError, match="num_depth_samples must be above 0"):
         splat.rasterize_top_contributing_gaussian_ids(*given, 0)
+    with pytest.raises(ValueError, match="max_alpha must be from 1/255"):
+        splat.rasterize_top_contributing_gaussian_ids(*given, 1, max_alpha=1)

@@ -111,7 +111,7 @@ def without_numbers(training: Training) -> Training:
 def test_each_change_is_gsplat_s(name: str, column: bool) -> None:
     ours = start(column=column)
     before = copy.deepcopy(ours)
-    mask = torch.arange(40) % 3 == 1
+    mask = (torch.arange(40) % 3 == 1).reshape(ours[0]["opacities"].shape)
     both(ours, lambda module, training: CHANGES[name](module, training, mask))
     changed = "opacities" if name == "reset_opa" else "means"
     assert not torch.equal(ours[0][changed], before[0][changed])
@@ -239,6 +239,22 @@ def test_who_is_seen_along_both_axes_counts() -> None:
     )
     assert state["count"].tolist() == [1, 1, 1, 0]
     assert state["radii"].tolist() == pytest.approx([3 / 9, 1 / 9, 1, 0])
+
+
+def test_the_layout_is_the_one_that_info_has() -> None:
+    """Not the one that `packed` says: by default, that is another than `rasterization`'s."""
+    params, optimizers, _ = start()
+    states = []
+    for layout, said in ((False, False), (False, True), (True, False), (True, True)):
+        loss, info = next(pictures(params, rasterization, packed=layout))
+        strategy = DefaultStrategy()
+        states.append(strategy.initialize_state())
+        strategy.step_pre_backward(params, optimizers, states[-1], 1, info)
+        loss.backward()
+        strategy.step_post_backward(params, optimizers, states[-1], 1, info, packed=said)
+    for state in states[1:]:
+        assert torch.equal(state["count"], states[0]["count"])
+        torch.testing.assert_close(state["grad2d"], states[0]["grad2d"])
 
 
 def test_radii_of_one_number_count_as_two_equal_ones() -> None:

@@ -102,15 +102,18 @@ def test_what_is_stricter_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("degree", [None, 1])
-def test_the_last_row_of_viewmats_has_no_gradient(degree: int | None) -> None:
+@pytest.mark.parametrize("function", [splat.rasterization, splat.rasterization_2dgs])
+def test_the_last_row_of_viewmats_has_no_gradient(function: Any, degree: int | None) -> None:
     arguments: dict[str, Any] = random_scene(1, 40, 20, 15, size="mixed", views=("front",)).arguments
     arguments["viewmats"] = arguments["viewmats"].clone().requires_grad_()
     if degree is not None:
         arguments |= {"colors": torch.rand(40, 4, 3), "sh_degree": degree}
-    picture, *_ = splat.rasterization(**arguments)
+    picture, *_ = function(**arguments)
     (gradient,) = torch.autograd.grad(picture.square().sum(), arguments["viewmats"])
     assert gradient[:, :3].any()
     assert not gradient[:, 3].any()
+    arguments["viewmats"] = arguments["viewmats"].detach() + torch.eye(4)[3, :, None] * torch.tensor([0.3, 0, 0.2, 1])
+    assert torch.equal(function(**arguments)[0], picture)
 
 
 def test_what_is_not_supported_is_known() -> None:

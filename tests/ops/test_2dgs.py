@@ -157,13 +157,15 @@ def test_a_strategy_reads_the_gradient_of_the_centres() -> None:
     assert meta["means2d"].absgrad.shape == (2, 60, 2)
 
 
-def test_sparse_gradients_are_the_visible_rows_of_dense_ones() -> None:
+@pytest.mark.parametrize("degree", [None, 1])
+def test_sparse_gradients_are_the_visible_rows_of_dense_ones(degree: int | None) -> None:
     scene = disc_scene(2)
+    colors = {} if degree is None else {"sh_degree": degree, "colors": torch.randn(60, 4, 3)}
     parameters: list[Any] = [scene[name] for name in ("means", "quats", "scales")]
     for each in parameters:
         each.requires_grad_()
     dense, sparse = (
-        torch.autograd.grad(whole(scene, packed=True, sparse_grad=sparse)[0].square().sum(), parameters)
+        torch.autograd.grad(whole(scene, packed=True, sparse_grad=sparse, **colors)[0].square().sum(), parameters)
         for sparse in (False, True)
     )
     for one, other in zip(dense, sparse, strict=True):
@@ -242,8 +244,9 @@ def test_tensors_of_other_shapes_are_refused(name: str) -> None:
         splat.rasterize_to_pixels_2dgs(**arguments | {name: arguments[name][..., :1]})
 
 
-def test_the_lists_accumulated_are_the_picture_and_its_gradients() -> None:
-    arguments = disc_arguments(has_background=False, tile_size=8)
+@pytest.mark.parametrize("most", [0.999, 0.6])
+def test_the_lists_accumulated_are_the_picture_and_its_gradients(most: float) -> None:
+    arguments = disc_arguments(has_background=False, tile_size=8, max_alpha=most)
     names = (
         "means2d",
         "ray_transforms",
@@ -255,11 +258,12 @@ def test_the_lists_accumulated_are_the_picture_and_its_gradients() -> None:
         "flatten_ids",
     )
     light = torch.ones(2, arguments["image_height"], arguments["image_width"])
-    ids = splat.rasterize_to_indices_in_range_2dgs(0, 10**10, light, *(arguments[name] for name in names))
+    listed = (arguments[name] for name in names)
+    ids = splat.rasterize_to_indices_in_range_2dgs(0, 10**10, light, *listed, max_alpha=most)
 
     def accumulated(given: Arguments) -> tuple[Tensor, ...]:
         tensors = (given[name] for name in ("means2d", "ray_transforms", "opacities", "colors", "normals"))
-        return splat.accumulate_2dgs(*tensors, *ids, given["image_width"], given["image_height"])
+        return splat.accumulate_2dgs(*tensors, *ids, given["image_width"], given["image_height"], max_alpha=most)
 
     images, found = splat.rasterize_to_pixels_2dgs(**arguments), accumulated(arguments)
     v = random_v(found, torch.zeros_like(light, dtype=torch.bool))

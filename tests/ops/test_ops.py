@@ -951,6 +951,20 @@ def test_a_forward_mode_tangent_is_refused(name: str) -> None:
         torch.func.grad(render)(tensor)
 
 
+def test_a_forward_mode_tangent_is_refused_in_a_graph() -> None:
+    scene = random_scene(3)
+
+    def tangent(means: Tensor) -> Any:
+        return torch.func.jvp(
+            lambda means: splat.rasterization(**scene.arguments | {"means": means})[0],
+            (means,), (torch.ones_like(means),),
+        )  # fmt: skip
+
+    found = "an argument of splat::project has a forward-mode tangent"
+    with pytest.raises(torch._dynamo.exc.Unsupported, match=found):  # type: ignore[attr-defined]
+        torch.compile(tangent, fullgraph=True, backend="eager")(scene.means)
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_autocast_widens_what_a_network_gives(dtype: torch.dtype) -> None:
     scene = random_scene(3)
