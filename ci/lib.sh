@@ -16,14 +16,16 @@ mkdir -p "$cache"
 
 say() { printf '\n== %s\n' "$*"; }
 
-# need_python: sets $python to a Python of at least 3.10: PYTHON, or the first on PATH, by python3 or a newer one's name, that
-# is not a virtual environment's: from there, a commit would make all environments again, or remove the one it runs in.
+# need_python: sets $python to a Python of at least 3.10 (PYTHON, python3, or a newer one by name), not to that of an active
+# virtual environment: a commit from there would make all environments again.
 need_python() {
-  local allowed='sys.prefix == sys.base_prefix'
-  [ -z "${PYTHON:-}" ] || allowed=True
-  while read -r python; do
-    "$python" -c "import sys; sys.exit(not ($allowed and sys.version_info >= (3, 10)))" 2>/dev/null && return
-  done < <(type -aP ${PYTHON:-python3 python3.12 python3.11 python3.13 python3.10})
+  local candidate PATH=${PATH//"${VIRTUAL_ENV:-/none}/bin:"/}
+  for candidate in ${PYTHON:-} python3 python3.12 python3.11 python3.13 python3.10; do
+    if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then
+      python=$(command -v "$candidate")
+      return
+    fi
+  done
   echo "required: Python >= 3.10; found: $(python3 --version 2>&1 || true); to fix: install one, or set PYTHON" >&2
   exit 1
 }

@@ -52,7 +52,7 @@ def test_threads_that_wait_give_up_their_core_unless_the_user_says_otherwise(
 @pytest.fixture
 def prepared(tmp_path: Path) -> None:
     """What a fit reads."""
-    views = {"images": np.zeros((1, 8, 8, 3), np.uint8), "viewmats": np.eye(4)[None], "Ks": np.eye(3)[None]}
+    views = {"images": np.full((1, 8, 8, 3), 200, np.uint8), "viewmats": np.eye(4)[None], "Ks": np.eye(3)[None]}
     np.savez(tmp_path / "picture.npz", **views)
 
 

@@ -23,6 +23,7 @@ from ..runtime.variables import own_variable
 from ..store import manifest_file
 from ..version import __version__
 from . import binary_inspect, cmake_build
+from .binary_inspect import library_at
 from .cmake_inputs import generated_sources
 from .cpu import check_commands
 from .cross.cmake_files import stub_files
@@ -164,7 +165,7 @@ def _refuse_libraries_of_another_major(plan: Plan, toolchain: Toolchain, paths: 
 
 def _refuse_unique_symbols(paths: list[Path]) -> None:
     """Reject a library that would share objects with every other library in the process that has the same symbol."""
-    found = {path.name: symbols for path in paths if (symbols := sorted(binary_inspect.library_at(path).unique()))}
+    found = {path.name: symbols for path in paths if (symbols := sorted(library_at(path).unique()))}
     if found:
         raise BuildError(
             "a library has symbols that a process has only once, so two packages would share what they stand for",
@@ -189,7 +190,7 @@ def _of_extension(plan: Plan, library: Library, path: Path) -> Library:
                 "name the extension as its sources do, or, if they register operators only, set its kind",
             )
         return library._replace(module=extension.name)
-    symbols = sorted(name for name in binary_inspect.library_at(path).used() if name.startswith(("Py", "_Py")))
+    symbols = sorted(name for name in library_at(path).used() if name.startswith(("Py", "_Py")))
     if library.module or symbols:  # of Python (Python/C API)
         found = f"PyInit_{library.module}" if library.module else ", ".join(symbols[:3])
         refuse(extension.name, "kind", f"no symbol of Python, for {extension.kind}", found, 'set kind to "module"')
