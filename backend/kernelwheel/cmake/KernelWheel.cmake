@@ -244,7 +244,7 @@ function(_kernelwheel_make_reproducible target sources)
         "$<${here}:-Xcudafe=--orig_src_path_name=${name}.cu;-Xcicc=--orig_src_path_name=${name}.cu>")
       if(KERNELWHEEL_ASSEMBLER_LISTS AND NOT KERNELWHEEL_IS_NVCC EQUAL -1)
         set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS
-          "$<${here}:-Xcompiler=-Xassembler$<COMMA>--MD$<COMMA>-Xassembler$<COMMA>CMakeFiles/${name}.as>")
+          "$<${here}:-Xcompiler=-Xassembler$<COMMA>--MD$<COMMA>-Xassembler$<COMMA>${name}.as>")
       endif()
       if(NOT KERNELWHEEL_SEEDED EQUAL -1)
         set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS "$<${here}:--frandom-seed=${name}>")

@@ -27,7 +27,7 @@ from .plan import Plan
 from .toolchain.toolchain import Toolchain
 from .toolchain.toolkit_identity import identified_files
 
-_OF_TOOLS = re.compile(r"(^|/)CMakeLists\.txt$|\.(cmake|[ch]|cuh?|(cc|hh|[ch](pp|xx|\+\+)))$", re.IGNORECASE)
+_OF_TOOLS = re.compile(r"(^|/)CMakeLists\.txt$|\.(cmake|so|[aoch]|cuh?|(cc|hh|[ch](pp|xx|\+\+)))$", re.IGNORECASE)
 THIN = b"!<thin>\n"  # what an archive begins with that only names its members (ar(1), `--thin`)
 
 
@@ -90,7 +90,8 @@ def files_read(work: Path) -> FilesRead:
 def are_followed(work: Path, edited: Iterable[str]) -> bool:
     """Whether Ninja notices edits of these sources: it knows the compilers' lists, but no other, and what CMake reads.
 
-    What is written in a compiler's language is compiled, or read in a way that is listed, or not at all.
+    What is written in a compiler's language is compiled, or read in a way that is listed, or not at all. What can be
+    linked is: all libraries are linked anew.
     """
     others = {*_assembled(work / "build"), *_options(work)}
     known = {*_compiled(work / "build")} - others
