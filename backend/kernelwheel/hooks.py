@@ -96,9 +96,9 @@ def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings: C
 def prepare_metadata_for_build_editable(metadata_directory: str, config_settings: Config = None) -> str:
     """The metadata of an editable wheel from setuptools: it is compiled at first use, and so bound to no torch."""
     ours, theirs = _split(config_settings)
-    with _setuptools(ours):
+    with _setuptools(ours) as facts:
         name = str(build_meta.prepare_metadata_for_build_editable(metadata_directory, theirs))
-    _complete(Path(metadata_directory) / name / "METADATA", read_project(Path.cwd())[0].dependencies)
+    _complete(Path(metadata_directory) / name / "METADATA", facts.dependencies)
     return name
 
 
@@ -174,7 +174,7 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
     facts, chosen = job.facts, job.settings
     bound = _bound_torch(facts, chosen)
     with tempfile.TemporaryDirectory() as temporary:
-        with _setuptools(ours, bound.version_tag):
+        with _setuptools(ours, bound.version_tag) as declared:
             pure = Path(temporary) / build_meta.build_wheel(temporary, theirs, metadata_directory)
         version, members = wheel.read_pure(pure)
         module_files.refuse_clashes(facts.extensions, facts.import_name, members)
@@ -189,8 +189,7 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
         for line in (abi_audit.audit(artifact), *tags.tag_lines(tag), *without_text(components)):
             _say(line)
         where = artifact, job.sources, chosen.source_date_epoch, tag.platform
-        dependencies = read_project(Path.cwd())[0].dependencies
-        contents = wheel.Contents(*where, components, bound.build_tag, dependencies)
+        contents = wheel.Contents(*where, components, bound.build_tag, declared.dependencies)
         name = wheel.add_artifact(pure, Path(wheel_directory), contents)
     made = [f"{lib.file} ({lib.size / 1e6:.2f} MB)" for lib in artifact.manifest.libraries]
     made += [f"without {each}, which only builds with CUDA have" for each in artifact.manifest.left_out]
@@ -199,17 +198,18 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
 
 
 @contextmanager
-def _setuptools(ours: Mapping[str, Any], version_tag: str = "") -> Iterator[None]:
+def _setuptools(ours: Mapping[str, Any], version_tag: str = "") -> Iterator[PackageFacts]:
     """What every hook calls setuptools in: outside of the checkout, and with one date, which a version may come from.
 
-    It is the caller's own: that of the variable as it stands, or of the option. Without either, there is none.
+    The date is the caller's own: that of the variable as it stands, or of the option. Without either, there is none.
+    It yields what the project declares.
     """
     facts, options = read_project(Path.cwd())
     chosen = BuildSettings.resolve(facts.import_name, options, os.environ, ours)
     origin, date = chosen.origin("source-date-epoch"), str(chosen.source_date_epoch)
     date_read = {DEFAULT: None, Origin(VARIABLE, DATE): os.environ.get(DATE)}.get(origin, date)
     with outside_checkout(version_tag), variable_set(DATE, date_read):
-        yield
+        yield facts
 
 
 def _job(ours: Mapping[str, Any]) -> CompileJob:

@@ -36,7 +36,8 @@ def taken_namespace(texts: Iterable[bytes], flags: Iterable[str], name: str, lib
     def named(by: tuple[bytes, ...]) -> Iterator[str]:
         for each in sorted({*_namespaces(text, by, macros)}):
             if b"(" in each:  # macros that join it of parts, with TORCH_EXTENSION_NAME among them
-                yield from (taken for taken in _taken(name) if b"\0%b\0" % taken.encode() in library)
+                taken = sorted({space for space, _ in _operators() if name in space})
+                yield from (space for space in taken if b"\0%b\0" % space.encode() in library)
             elif each + b"\0" in library:
                 yield each.decode()
 
@@ -69,12 +70,13 @@ def _arguments(text: bytes, places: Mapping[bytes, int]) -> Iterator[bytes]:
                 yield arguments[place].strip()
 
 
-def _taken(part: str) -> list[str]:
-    """The namespaces of operators in this process with this in their names."""
+def _operators() -> Iterator[tuple[str, str]]:
+    """The namespaces and names of this process's operators."""
     import torch
 
-    spaces = {each.partition("::")[0] for each in torch._C._dispatch_get_all_op_names()}
-    return sorted(each for each in spaces if part in each)
+    for each in torch._C._dispatch_get_all_op_names():
+        space, _, name = each.partition(".")[0].partition("::")
+        yield space, name
 
 
 def _is_registered(namespace: str) -> bool:
@@ -91,8 +93,5 @@ def _is_registered(namespace: str) -> bool:
 
 def _has_operator(namespace: str, library: bytes) -> bool:
     """Whether this process has an operator in a namespace whose schema is in a library, or its name, if it has none."""
-    import torch
-
-    names = (each.partition(".")[0].partition("::") for each in torch._C._dispatch_get_all_op_names())
-    ours = (name for space, _, name in names if space == namespace)
+    ours = (name for space, name in _operators() if space == namespace)
     return any(re.search(rb"[\0:]" + name.encode() + rb"[.(\0]", library) for name in ours)

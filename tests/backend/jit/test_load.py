@@ -144,23 +144,23 @@ def test_what_could_not_be_loaded_is_not_stored_and_the_next_try_compiles_what_c
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("is_imported", [True, False])
 def test_functions_are_bound_in_a_module_that_takes_nobody_s_place(
-    user: Editable, monkeypatch: pytest.MonkeyPatch, is_imported: bool
+    user: Editable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Under a name that CMake keeps for a target of its own, and Python's library has, too."""
-    somebody_s = ModuleType("test")
-    monkeypatch.delitem(sys.modules, "test", raising=False)
-    if is_imported:
-        monkeypatch.setitem(sys.modules, "test", somebody_s)
     source = "#include <pybind11/pybind11.h>\nint f() { return 2; }"
     options: dict[str, Any] = {"no_implicit_headers": True, "with_pytorch_error_handling": False, "gil_not_used": True}
     options["extra_cflags"] = "-O0"  # pybind11's headers take long
-    module = kernelwheel.load_inline("test", source, functions={"f": DOCSTRING}, **options)
+    somebody_s = ModuleType("test")
+    for there in (None, somebody_s):  # Python's own, which is not imported yet, and one that is
+        monkeypatch.delitem(sys.modules, "test", raising=False)
+        if there:
+            monkeypatch.setitem(sys.modules, "test", there)
+        module = kernelwheel.load_inline("test", source, functions={"f": DOCSTRING}, **options)
 
-    assert module.f() == 2
-    assert module.f.__doc__.endswith(f"\n{DOCSTRING}\n")
-    assert sys.modules.get("test") is (somebody_s if is_imported else None)
+        assert module.f() == 2
+        assert module.f.__doc__.endswith(f"\n{DOCSTRING}\n")
+        assert sys.modules.get("test") is there
 
 
 STABLE = """#include <torch/csrc/stable/library.h>
