@@ -10,7 +10,7 @@ from ..runtime.artifact.compatible import Wanted, check
 from ..runtime.commands.doctor import targets_text
 from ..runtime.commands.own_commands import size_text
 from ..runtime.machine.host import Host
-from ..store.inventory import Entry
+from ..store.maintenance import Entry
 
 
 def view_entry(entry: Entry, host: Host, wanted: Wanted) -> dict[str, Any]:

@@ -30,14 +30,13 @@ def component_facts(tools: Toolchain) -> dict[str, dict[str, Any]]:
         "pybind11": {"version": _pybind11(tools.torch.root), "texts": list(_texts_beside(site, "torch", "pybind11"))},
         "python": {"texts": list(_first_text(*(folder / "LICENSE.txt" for folder in folders)))},
     }
-    if isinstance(tools.cxx, Zig):
-        facts |= _zig_parts(tools.cxx)
+    facts |= _zig_parts(tools.cxx) if isinstance(tools.cxx, Zig) else {"libstdc++": {}}
     if nvcc := tools.cuda.nvcc:
         texts = list(_nvidia_texts(nvcc))
         facts["cuda-runtime"] = {"version": cudart_version(nvcc.include), "texts": texts}
         facts["cuda-crt"] = {"texts": texts}
         facts["cccl"] = {"texts": list(_cccl_notices(nvcc))}
-        facts["clang"] = {"version": nvcc.clang}
+        facts |= {"clang": {"version": nvcc.clang}} if nvcc.clang else {}
     return facts
 
 

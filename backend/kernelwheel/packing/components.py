@@ -6,13 +6,13 @@ It is what a compiler reads and a linker copies, not what is found at run time, 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 from packageurl import PackageURL
 
-from ..runtime.artifact.manifest import Library, Manifest
+from ..runtime.artifact.manifest import Manifest
 
 # What NVIDIA's own wheels declare.
 NVIDIA = "LicenseRef-NVIDIA-Proprietary"
@@ -26,118 +26,110 @@ LICENCES = "compiled-in/LICENSES.txt"
 Facts = Mapping[str, Mapping[str, Any]]
 
 
-class About(NamedTuple):
-    """What is the same in every wheel of something that is compiled or linked in."""
-
-    licence: str  # an SPDX licence expression
-    what: str  # what of it is in the libraries
-    purl: tuple[str, str | None, str, str]  # of its package URL: type, namespace, name, what is before the version
-    asks_for_text: bool = True  # whether its licence asks for its text beside the binary
-
-
 @dataclass(frozen=True)
 class Component:
     """One thing that is compiled or linked in."""
 
     name: str
-    version: str  # empty if nothing says it
-    about: About
-    libraries: tuple[str, ...]  # the files that it is in
+    licence: str  # an SPDX licence expression
+    what: str  # what of it is in the libraries
+    within: str = "all"  # the libraries that it is in: those for `cuda`, with `kernels`, `modules`, or `all`
+    source: str = ""  # its package URL up to the version; empty: `generic/NAME@`
+    asks_for_text: bool = True  # whether its licence asks for its text beside the binary
+    # What differs between wheels:
+    version: str = ""  # empty if nothing says it
+    libraries: tuple[str, ...] = ()  # the files that it is in
     sha256: str = ""  # that of the one file that is linked in; empty for headers, whose digests the manifest has
     texts: tuple[tuple[str, str], ...] = ()  # of its licence, each after the name of the file that it was found in
 
     @property
     def purl(self) -> PackageURL:
         """Its package URL."""
-        kind, namespace, project, prefix = self.about.purl
-        return PackageURL(kind, namespace, project, prefix + self.version if self.version else None)
+        source = self.source or f"generic/{self.name}@"
+        return PackageURL.from_string(f"pkg:{source}{self.version}" if self.version else f"pkg:{source.split('@')[0]}")
 
 
-_ABOUT = {
-    "torch": About("BSD-3-Clause", "inline functions and templates of its headers", ("pypi", None, "torch", "")),
-    "libstdc++": About(
+_LLVM, _OF_LLVM = "Apache-2.0 WITH LLVM-exception", "github/llvm/llvm-project@llvmorg-"
+_KNOWN = (
+    Component("torch", "BSD-3-Clause", "inline functions and templates of its headers", source="pypi/torch@"),
+    Component(
+        "libstdc++",
         "GPL-3.0-or-later WITH GCC-exception-3.1",
         "inline functions and templates of its headers, and the pieces of libgcc that a compiler links in",
-        ("generic", None, "gcc", ""),
+        source="generic/gcc@",
         asks_for_text=False,  # the exception lets the result be conveyed on any terms
     ),
-    "libc++": About(
-        "Apache-2.0 WITH LLVM-exception",
+    Component(
+        "libc++",
+        _LLVM,
         "libc++, libc++abi and libunwind, and inline functions of their headers",
-        ("github", "llvm", "llvm-project", "llvmorg-"),
+        source=_OF_LLVM,
         asks_for_text=False,  # as clang's
     ),
-    "mingw-w64": About(
-        "ZPL-2.1", "what starts a library, and functions of the C runtime", ("generic", None, "mingw-w64", "")
+    Component("mingw-w64", "ZPL-2.1", "what starts a library, and functions of the C runtime"),
+    Component("zig", "MIT", "functions of its compiler-rt", source="pypi/ziglang@"),
+    Component("cuda-runtime", NVIDIA, "the static library, and inline functions of its headers", "cuda"),
+    Component(
+        "cuda-crt", NVIDIA, "inline functions of the compiler's own headers, and device code of libdevice", "kernels"
     ),
-    "zig": About("MIT", "functions of its compiler-rt", ("pypi", None, "ziglang", "")),
-    "cuda-runtime": About(
-        NVIDIA, "the static library, and inline functions of its headers", ("generic", None, "cuda-runtime", "")
-    ),
-    "cuda-crt": About(
-        NVIDIA,
-        "inline functions of the compiler's own headers, and device code of libdevice",
-        ("generic", None, "cuda-crt", ""),
-    ),
-    "clang": About(
-        "Apache-2.0 WITH LLVM-exception",
+    Component(
+        "clang",
+        _LLVM,
         "inline functions of its headers for CUDA",
-        ("github", "llvm", "llvm-project", "llvmorg-"),
+        "kernels",
+        _OF_LLVM,
         asks_for_text=False,  # its exception is for what a compiler puts into binaries
     ),
-    "cccl": About(CCCL, "templates of CUB, Thrust and libcu++", ("github", "nvidia", "cccl", "v")),
-    "pybind11": About("BSD-3-Clause", "templates of the copy among torch's headers", ("pypi", None, "pybind11", "")),
-    "python": About("Python-2.0.1", "inline functions of its headers", ("generic", None, "python", "")),
-}
+    Component("cccl", CCCL, "templates of CUB, Thrust and libcu++", "kernels", "github/nvidia/cccl@v"),
+    Component("pybind11", "BSD-3-Clause", "templates of the copy among torch's headers", "modules", "pypi/pybind11@"),
+    Component("python", "Python-2.0.1", "inline functions of its headers", "modules"),
+)
 
 
 def components_of(manifest: Manifest, facts: Facts) -> tuple[Component, ...]:
     """The components of an Artifact, in the order of their names; `facts` are those of compiler/component_facts.py."""
     toolkit = manifest.plan["tools"]["toolkit"] or {}
-    found = []
-    for name, version, libraries in _found(manifest, facts) if manifest.libraries else ():
-        about = _ABOUT[name]
-        found.append(
-            Component(
-                name=name,
-                version=version,
-                about=about,
-                libraries=tuple(library.file for library in libraries),
-                sha256=toolkit.get("cudart_static", "") if name == "cuda-runtime" else "",
-                texts=tuple((file, text) for file, text in facts[name]["texts"]) if about.asks_for_text else (),
-            )
+    cuda, recorded = manifest.libraries_for("cuda"), _recorded_versions(manifest)
+    libraries = {
+        "all": manifest.libraries,
+        "cuda": cuda,
+        "kernels": [library for library in cuda if library.sass or library.ptx],
+        "modules": [*manifest.modules.values()],
+    }
+    found = [
+        replace(
+            each,
+            version=recorded.get(each.name) or facts[each.name].get("version") or "",
+            libraries=tuple(library.file for library in libraries[each.within]),
+            sha256=toolkit.get("cudart_static", "") if each.name == "cuda-runtime" else "",
+            texts=tuple((file, text) for file, text in facts[each.name]["texts"]) if each.asks_for_text else (),
         )
+        for each in _KNOWN
+        if each.name in facts and libraries[each.within]
+    ]
     return tuple(sorted(found, key=lambda component: component.name))
 
 
-def _found(manifest: Manifest, facts: Facts) -> Iterator[tuple[str, str, Sequence[Library]]]:
-    """What is compiled or linked in: its name, its version, and the libraries that it is in."""
+def _recorded_versions(manifest: Manifest) -> dict[str, str]:
+    """The versions that the manifest says, whenever the libraries were compiled."""
     built_with, tools = manifest.built_with, manifest.plan["tools"]
-    yield "torch", str(built_with["torch"]), manifest.libraries
-    if "zig" in facts:
-        for name in ("libc++", "mingw-w64", "zig"):
-            yield name, facts[name]["version"], manifest.libraries
-    else:  # clang uses the libstdc++ of a gcc beside it, and does not say which
-        yield "libstdc++", str(tools["cxx"]["version"]) if tools["cxx"]["kind"] == "gcc" else "", manifest.libraries
-    if "cuda-runtime" in facts and (cuda := manifest.libraries_for("cuda")):
-        yield "cuda-runtime", facts["cuda-runtime"]["version"], cuda
-        if kernels := [library for library in cuda if library.sass or library.ptx]:
-            yield "cuda-crt", str(tools["toolkit"]["version"]), kernels
-            yield "cccl", str(built_with["cccl"] or ""), kernels
-            if clang := facts["clang"]["version"]:
-                yield "clang", clang, kernels
-    if modules := [*manifest.modules.values()]:
-        yield "pybind11", facts["pybind11"]["version"], modules
-        abi = re.match(r"cp(\d)(\d+)", manifest.requires.python or "")
-        yield "python", f"{abi[1]}.{abi[2]}" if abi else "", modules
+    abi = re.match(r"cp(\d)(\d+)", manifest.requires.python or "")
+    return {
+        "torch": built_with["torch"],
+        # clang uses the libstdc++ of a gcc beside it, and does not say which
+        "libstdc++": tools["cxx"]["version"] if tools["cxx"]["kind"] == "gcc" else "",
+        "cuda-crt": tools["toolkit"]["version"] if tools["toolkit"] else "",
+        "cccl": built_with["cccl"] or "",
+        "python": f"{abi[1]}.{abi[2]}" if abi else "",
+    }
 
 
 def without_text(components: Iterable[Component]) -> Iterator[str]:
     """What to say of components whose licence asks for its text, and of which none was found."""
     for each in components:
-        if each.about.asks_for_text and not each.texts:
+        if each.asks_for_text and not each.texts:
             yield (
-                f"note: no text was found of the licence of {each.name} ({each.about.licence}), which is in "
+                f"note: no text was found of the licence of {each.name} ({each.licence}), which is in "
                 f"{', '.join(each.libraries)}; before you publish the wheel, add it to license-files in pyproject.toml"
             )
 
@@ -151,10 +143,10 @@ def _lines(components: Iterable[Component]) -> Iterator[str]:
     yield "What is compiled or linked into the libraries of this wheel besides its own sources, and the licences."
     first: dict[str, str] = {}
     for each in components:
-        yield from ("", "=" * 80, f"{each.name} {each.version}".rstrip(), f"licence: {each.about.licence}")
-        yield from (f"what: {each.about.what}", f"in: {', '.join(each.libraries)}")
+        yield from ("", "=" * 80, f"{each.name} {each.version}".rstrip(), f"licence: {each.licence}")
+        yield from (f"what: {each.what}", f"in: {', '.join(each.libraries)}")
         if not each.texts:
-            yield "text: none was found" if each.about.asks_for_text else "text: not needed beside a binary"
+            yield "text: none was found" if each.asks_for_text else "text: not needed beside a binary"
         for file, text in each.texts:
             if text in first:
                 yield f"text: {file}, as under {first[text]}"

@@ -79,9 +79,9 @@ def _component(component: Component) -> cyclonedx.Component:
         version=component.version or None,
         type=cyclonedx.ComponentType.LIBRARY,
         bom_ref=str(component.purl),
-        description=component.about.what,
+        description=component.what,
         purl=component.purl,
-        licenses=[LicenseExpression(component.about.licence)],
+        licenses=[LicenseExpression(component.licence)],
         hashes=[HashType(alg=HashAlgorithm.SHA_256, content=component.sha256)] if component.sha256 else [],
     )
 
