@@ -26,8 +26,8 @@ from ..runtime.store.store_lock import DAY
 from ..store import build_ahead, maintenance, transfer
 from ..store.maintenance import take_inventory, verify_entries
 from . import explain
-from .entry_text import entry_text, view_entry
 from .inspection import existing_file
+from .manifest_text import entry_text, view_entry
 
 
 def _list(args: argparse.Namespace, kernels: Kernels) -> int:

@@ -38,8 +38,7 @@ from ..store.build_ahead import preview
 from ..store.maintenance import UNREADABLE, find_damage, take_inventory
 from ..store.temporary_folder import temporary_guard
 from . import installation
-from .entry_text import entry_text, view_entry
-from .manifest_text import manifest_text, settings_text
+from .manifest_text import entry_text, manifest_text, settings_text, view_entry
 
 # Those that change what is found or loaded, and are no options.
 VARIABLES = ("LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH", "XDG_CACHE_HOME")

@@ -220,11 +220,12 @@ def _refuse_unbound_modules(plan: Plan, libraries: tuple[Library, ...]) -> None:
 
 def _refuse_other_parts(plan: Plan, libraries: tuple[Library, ...]) -> None:
     """Reject libraries that are not those of the parts that were to be made."""
+    parts = plan.content["parts"]
     found = {library.file: part_of_library(library.file, plan.content) for library in libraries}
-    if {*found.values()} != ({*plan.parts} or {""}):
+    if {*found.values()} != ({*parts} or {""}):
         raise BuildError(
             "the libraries are not those of the parts that are declared",
-            required=f"libraries of {', '.join(sorted(plan.parts))}, called <name>_<part>; the others are main's",
+            required=f"libraries of {', '.join(sorted(parts))}, called <name>_<part>; the others are main's",
             found=", ".join(f"{file} of {part}" for file, part in found.items()),
             remedies=['in CMakeLists.txt, add those of a part PART within if("PART" IN_LIST KERNELWHEEL_PARTS)'],
         )
@@ -257,7 +258,7 @@ def _describe_artifact(plan: Plan, toolchain: Toolchain, libraries: tuple[Librar
         **decisions(plan, toolchain),
     }
     requires = Requires(
-        torch=torch_required(toolchain.torch.version) if plan.binding else plan.torch_target,
+        torch=torch_required(toolchain.torch.version) if plan.binding else plan.content["torch_target"],
         platform=plan.platform,
         libc=glibc.replace("GLIBC_", "glibc "),
         libstdcxx=libstdcxx,

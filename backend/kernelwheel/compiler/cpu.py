@@ -115,7 +115,7 @@ def _named(plan: Plan, settings: BuildSettings) -> str:
 
 
 def _is_dispatched(file: str, plan: Plan) -> bool:
-    return any(fnmatchcase(file, pattern) for pattern in plan.dispatched)
+    return any(fnmatchcase(file, pattern) for pattern in plan.content["dispatched"])
 
 
 def _example(plan: Plan) -> str:

@@ -21,7 +21,7 @@ from ..flags.words import options_of, with_files
 from ..project.source_files import file_sha256
 from ..runtime.errors import BuildError
 from ..version import LOADED
-from .headers import Headers, digests, flags_of, headers_of, search_folders
+from .headers import Headers, digests, headers_of, search_folders
 from .linked_files import beginning, files_in, is_shared, linked_files
 from .plan import Plan
 from .toolchain.toolchain import Toolchain
@@ -182,7 +182,7 @@ def _refusal(plan: Plan, toolchain: Toolchain, read: FilesRead, unknown: set[str
     loaded = plan.version == LOADED
     remedies = []
     if included := sorted(unknown & (read.compiled | read.assembled)):
-        searched = search_folders(plan, toolchain, () if by_content else flags_of(plan))
+        searched = search_folders(plan, toolchain, () if by_content else plan.compiler_flags)
         folders = [str(each) for every in searched.values() for each in every]
         name = _as_included(included[0], folders)
         how = "name its folder in extra_include_paths and include it by name" if loaded else "put it in the package"

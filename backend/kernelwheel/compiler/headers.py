@@ -64,7 +64,7 @@ def headers_of(plan: Plan, toolchain: Toolchain, source_root: Path) -> Reached:
     Raises:
         BuildError: a file cannot be read.
     """
-    flags = flags_of(plan)
+    flags = plan.compiler_flags
     with readable("a source or a header that it includes", "files and folders that this user can read"):
         texts = [
             _BEFORE_ALL if plan.cuda else _BEFORE_CXX,
@@ -100,17 +100,6 @@ def header_folders(plan: Plan, toolchain: Toolchain) -> dict[str, tuple[Path, ..
 def digests(headers: Headers) -> dict[str, str]:
     """One digest for each origin, of names and contents."""
     return {origin: json_sha256(named) for origin, named in headers.items()}
-
-
-def flags_of(plan: Plan) -> tuple[str, ...]:
-    """All the Plan's flags for compilers."""
-    extensions = [
-        flag
-        for each in plan.built
-        for flags in (each.cxx_flags, each.cuda_flags, *each.file_flags.values())
-        for flag in flags
-    ]
-    return (*plan.flags("cxx-flags"), *plan.flags("cuda-flags"), *extensions)
 
 
 def _reached(texts: Iterable[bytes], folders: Mapping[str, Sequence[Path]]) -> Reached:

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import chain
 from typing import Any
 
-from ..content import make_content
 from ..flags.standard import Standards
 from ..project.arch_choice import ArchList
 from ..project.build_platforms import PLATFORMS
-from ..project.extension import Extension, to_json
+from ..project.extension import Extension, from_plan
 from ..runtime.artifact.content import Content, digests_of, fingerprint_of
 from ..runtime.artifact.manifest_schema import SCHEMA
+from ..runtime.record import remembered
 from .machine_flags import CpuPlan
 from .toolchain.binding import Binding
 
@@ -32,30 +33,21 @@ class CudaPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that a compile depends on. `package.FACTS` describes what has no comment."""
+    """Everything that a compile depends on."""
 
-    package: str  # its import name
-    version: str  # of the package
-    sources: Mapping[str, str]  # sha256 of each source, keyed by its path relative to the source folder
-    options: Mapping[str, Any]  # the options that are part of the content, by name; see `Settings.content`
+    # what is compiled, and how: what an Artifact is found by. The target version of torch's stable ABI in it stands for
+    # the installed torch, of which nothing else is in the Plan but the headers that are compiled in
+    content: Content
     cxx: Mapping[str, str]  # the C++ compiler's identity: kind, version, target, and digests of its parts
     cuda: CudaPlan | None  # the CUDA half, or None for a CPU-only Artifact
-    # the target version of torch's stable ABI, such as `2.10`. It stands for the installed torch, of which nothing else
-    # is in the Plan but the headers that are compiled in
-    torch_target: str
     # the Python and torch that modules are bound to; None if all libraries are operators on the stable ABI, so that one
     # Plan serves every Python and every torch
     binding: Binding | None
     platform: str  # such as `linux-x86_64`
-    abi: str = "stable"
-    extensions: tuple[Extension, ...] = ()  # what is built without a CMakeLists.txt, in the order of their names
     recipe: Mapping[str, str] = field(default_factory=dict)  # digests of all that is told to CMake and the compilers
     headers: Mapping[str, str] = field(default_factory=dict)  # by origin, the digest of those that sources can reach
     cpu: CpuPlan = field(default_factory=CpuPlan)  # the CPU that it is compiled for
     standards: Standards = field(default_factory=Standards)
-    dispatched: tuple[str, ...] = ()
-    parts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    devices: str = "together"
     cpu_kernels: bool = True  # whether there are libraries for the CPU
     # sha256 of the libraries that are taken from a wheel, and of those whose host code is, with other device code
     taken: Mapping[str, str] = field(default_factory=dict)
@@ -66,11 +58,25 @@ class Plan:
         return {"schema": SCHEMA, "content": self.content, "tools": self.tools, "target": self.target}
 
     @property
-    def content(self) -> Content:
-        """What is compiled, and how: what an Artifact is found by."""
-        facts = (self.package, self.version, self.sources, self.abi, self.torch_target)
-        extensions = map(to_json, self.extensions)
-        return make_content(*facts, extensions, self.options, self.dispatched, self.parts, self.devices)
+    def package(self) -> str:
+        """Its import name."""
+        return str(self.content["package"])
+
+    @property
+    def version(self) -> str:
+        """That of the package."""
+        return str(self.content["version"])
+
+    @property
+    def sources(self) -> Mapping[str, str]:
+        """The sha256 of each source, keyed by its path relative to the source folder."""
+        sources: Mapping[str, str] = self.content["sources"]
+        return sources
+
+    @remembered
+    def extensions(self) -> tuple[Extension, ...]:
+        """What is built without a CMakeLists.txt, in the order of their names."""
+        return tuple(map(from_plan, self.content["extensions"]))
 
     @property
     def tools(self) -> dict[str, Any]:
@@ -113,7 +119,18 @@ class Plan:
 
     def flags(self, option: str) -> tuple[str, ...]:
         """The compiler options that an option gives, such as `cxx-flags`."""
-        return tuple(self.options.get(option, ()))
+        return tuple(self.content["options"].get(option, ()))
+
+    @property
+    def compiler_flags(self) -> tuple[str, ...]:
+        """All flags for compilers."""
+        own = [each for of in self.built for each in (of.cxx_flags, of.cuda_flags, *of.file_flags.values())]
+        return (*self.flags("cxx-flags"), *self.flags("cuda-flags"), *chain.from_iterable(own))
+
+    @property
+    def linker_flags(self) -> tuple[str, ...]:
+        """All flags for the linker."""
+        return (*self.flags("link-flags"), *chain.from_iterable(each.link_flags for each in self.built))
 
     def for_compilers(self, flags: Iterable[str], abi: str = "") -> tuple[str, ...]:
         """The flags that compilers are given for declared ones, for libraries of an ABI; empty: for all."""
@@ -125,7 +142,11 @@ class Plan:
 
         None, too, if no host code is linked.
         """
-        return self.options["glibc"] or None if PLATFORMS[self.platform].has_glibc and not self.host_code else None
+        return (
+            self.content["options"]["glibc"] or None
+            if PLATFORMS[self.platform].has_glibc and not self.host_code
+            else None
+        )
 
     @property
     def kernels(self) -> str:
