@@ -31,8 +31,8 @@ with requirements.imports_checked_later():
     from .compiler.toolchain.torch_files import find_torch
     from .compiler.tools import programs_to_install
     from .packing import abi_audit, editable, module_files, sdist, tags, wheel
-    from .packing.components import LICENCES, components_of, without_text
     from .packing.core_metadata import completed
+    from .packing.sbom import LICENCES, components_of, without_text
     from .packing.setuptools_project import outside_checkout
     from .project.package import PackageFacts, read_project, source_root
     from .project.source_files import source_digests

@@ -14,6 +14,7 @@ from ..project.extension import is_of_cuda_major
 from ..project.source_files import file_sha256
 from ..runtime.artifact.manifest import Library
 from ..runtime.errors import BuildError
+from ..runtime.machine.platforms import numbers
 from .cross.windows.pe_inspect import PeFile
 from .elf_inspect import ElfFile
 
@@ -122,9 +123,5 @@ def libraries_of_cuda_major(paths: Iterable[Path]) -> list[str]:
 def newest_symbol_versions(paths: list[Path], *prefixes: str) -> list[str]:
     """The newest symbol version with each prefix, such as `GLIBC_`, that any library needs; empty if none does."""
     versions = {symbol.version for path in paths for symbol in library_at(path).needed_symbols}
-
-    def newest(prefix: str) -> str:
-        found = (version for version in versions if re.fullmatch(rf"{prefix}[\d.]+", version))
-        return max(found, key=lambda name: [int(part) for part in name[len(prefix) :].split(".")], default="")
-
-    return [newest(prefix) for prefix in prefixes]
+    found = ([each for each in versions if re.fullmatch(rf"{prefix}[\d.]+", each)] for prefix in prefixes)
+    return [max(each, key=numbers, default="") for each in found]
