@@ -14,6 +14,7 @@ PROGRAMS = {"cmake": CMAKE_VERSION, "ninja": NINJA_VERSION}
 INSTALLED = "installed"
 # The packages that a compile needs, and the programs they run, by their names on PyPI.
 NEEDED = (*(name for _, name in TO_COMPILE), *PROGRAMS)
+INSTALL_TOOLS = install(NEEDED)
 
 
 def find_tools() -> dict[str, str]:
@@ -56,5 +57,5 @@ def require_tools() -> None:
             "the kernels cannot be compiled here",
             required=", ".join(NEEDED),
             found="; ".join(absent),
-            remedies=[install(NEEDED), "or install a wheel that was built for this machine"],
+            remedies=[INSTALL_TOOLS, "or install a wheel that was built for this machine"],
         )
