@@ -104,9 +104,9 @@ def create_plan_for(job: CompileJob, tools: Toolchain, *, device_code_alone: boo
     taken = find_taken(manifest, job.content, tools, cpu_kernels=job.cpu_kernels) if manifest else NOTHING
     if not device_code_alone:
         taken = taken._replace(host_code={})
-    plan, headers = create_plan(job.content, job.sources, tools, taken, cpu_kernels=job.cpu_kernels)
+    plan = create_plan(job.content, job.sources, tools, taken, cpu_kernels=job.cpu_kernels)
     wheel = Artifact(job.wheel, manifest) if job.wheel and manifest and any(taken) else None
-    return Planned(plan, tools, headers, wheel, by_content=job.scratch is None)
+    return Planned(plan, tools, wheel, by_content=job.scratch is None)
 
 
 def _compile_once(job: CompileJob, planned: Planned, store: Store, caller: Caller, say: Say) -> tuple[Artifact, bool]:

@@ -13,7 +13,6 @@ from ..runtime.progress import Say
 from ..source_language import CUDA_SUFFIX
 from .cmake_driver import Job, run_cmake
 from .cmake_inputs import cache_entries, configuration_rests_on, recipe_files
-from .headers import Headers
 from .parent_watch import Caller
 from .plan import Plan
 from .resources import fewer, find_resources, lack_of_memory, oom_kills, out_of_memory
@@ -35,7 +34,7 @@ _BY_ANY = re.compile(r"Segmentation fault|\(core dumped\)|Aborted$", re.MULTILIN
 REPORTED = {(13, 2): ("submdspan (alpaka's tests)", "13.1 and 13.3")}
 
 
-def run(work: Path, plan: Plan, toolchain: Toolchain, headers: Headers, jobs: int, caller: Caller, say: Say) -> None:
+def run(work: Path, plan: Plan, toolchain: Toolchain, jobs: int, caller: Caller, say: Say) -> None:
     """Build `<work>/out`. If a compiler runs out of memory, retry with half as many at once, down to one.
 
     Raises:
@@ -52,7 +51,7 @@ def run(work: Path, plan: Plan, toolchain: Toolchain, headers: Headers, jobs: in
         lack = lack_of_memory(output, oom_kills() - kills)
         if not lack:
             failure = _compiler_failed(work, plan, toolchain, output, status)
-            mark_rest_reusable(work, plan, headers)
+            mark_rest_reusable(work, plan)
             raise failure
         if jobs == 1:
             raise out_of_memory(f"{plan.package} {plan.version}", lack, find_resources(), work / LOG)

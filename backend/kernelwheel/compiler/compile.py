@@ -29,7 +29,6 @@ from .cpu import check_commands
 from .cross.cmake_files import stub_files
 from .device_code import host_code_digest
 from .files_read import check_read
-from .headers import Headers
 from .missing_symbols import refuse_missing_symbols
 from .parent_watch import Caller
 from .plan import Plan
@@ -49,7 +48,6 @@ class Planned(NamedTuple):
 
     plan: Plan
     toolchain: Toolchain
-    headers: Headers  # those that the Plan's sources reach
     wheel: Artifact | None = None  # the Artifact that has what the Plan takes
     by_content: bool = False  # whether it is found by its content alone, as all but what a wheel's build makes
 
@@ -70,7 +68,7 @@ def compile_plan(
             of memory, or the libraries are not what the Plan specifies.
         OtherHostCode: the wheel's host code is not for the device code that was compiled.
     """
-    plan, toolchain, headers, wheel, by_content = planned
+    plan, toolchain, wheel, by_content = planned
     with ExitStack() as held:
         folder = store.builds if store else Path(tempfile.gettempdir())
         try:
@@ -80,13 +78,13 @@ def compile_plan(
             if toolchain.target:
                 stubs = stub_files(toolchain.torch, toolchain.target)
                 generated |= {f"torch-stubs/{name}": text for name, text in stubs.items()}
-            prepare_workdir(work, plan, toolchain, source_root, headers, generated)
+            prepare_workdir(work, plan, toolchain, source_root, generated)
             say(f"compiling {plan.package} {plan.version}, {plan.kernels}: {work}")
             at_once, because = plan_jobs(toolchain.settings.jobs, find_resources())
             say(f"compilers at once: {at_once}: {because}")
-            cmake_build.run(work, plan, toolchain, headers, at_once, caller, say)
+            cmake_build.run(work, plan, toolchain, at_once, caller, say)
             check_read(plan, toolchain, work, by_content=by_content)
-            mark_reusable(work, plan, headers)
+            mark_reusable(work, plan)
             if wheel:
                 take(plan, wheel, work, toolchain.cuobjdump)
             libraries = _read_back(plan, toolchain, work)

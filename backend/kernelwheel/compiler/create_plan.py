@@ -24,7 +24,7 @@ from ..source_language import CUDA_SUFFIX
 from .cmake_inputs import recipe_of
 from .cpu import draw_cpu
 from .declared_flags import declared_flags
-from .headers import Headers, digests, headers_of
+from .headers import headers_of
 from .linked_files import linked_files
 from .plan import CudaPlan, Plan
 from .standards import draw_standards
@@ -37,8 +37,8 @@ from .toolchain.toolkit_identity import toolkit_identity
 
 def create_plan(
     content: Content, source_root: Path, toolchain: Toolchain, taken: Taken = NOTHING, *, cpu_kernels: bool = True
-) -> tuple[Plan, Headers]:
-    """Draw up the Plan for a content, with the options for CUDA; and the headers that its sources reach.
+) -> Plan:
+    """Draw up the Plan for a content, with the options for CUDA.
 
     Where it has CUDA kernels, it may be without `cpu_kernels`.
 
@@ -70,7 +70,7 @@ def create_plan(
     plan = replace(plan, cpu=draw_cpu(plan, toolchain), standards=draw_standards(plan, toolchain))
     plan = replace(plan, recipe=recipe_of(plan, toolchain))
     headers, linked = headers_of(plan, toolchain, source_root), linked_files(plan, toolchain)
-    return replace(plan, headers=digests({**headers.digests, **linked.digests})), headers.digests
+    return replace(plan, headers={**headers.digests, **linked.digests})
 
 
 def require_torch_target(facts: PackageFacts, toolchain: Toolchain) -> None:

@@ -21,9 +21,9 @@ from ..flags.words import options_of, with_files
 from ..project.source_files import file_sha256
 from ..runtime.errors import BuildError
 from ..version import LOADED
-from .headers import Headers, digests, headers_of, search_folders
+from .headers import headers_of, search_folders
 from .linked_files import beginning, files_in, is_shared, linked_files
-from .plan import Plan
+from .plan import Headers, Plan
 from .toolchain.toolchain import Toolchain
 from .toolchain.toolkit_identity import identified_files
 
@@ -167,8 +167,7 @@ def _places(paths: Iterable[str]) -> Iterator[str]:
 # What is refused
 
 
-def _refuse_changed(plan: Plan, found: Headers) -> None:
-    now = digests(found)
+def _refuse_changed(plan: Plan, now: Headers) -> None:
     if changed := sorted(origin for origin in {*now, *plan.headers} if plan.headers.get(origin) != now.get(origin)):
         raise BuildError(
             "headers or libraries were changed during the build",

@@ -18,9 +18,14 @@ from ..project.build_platforms import PLATFORMS
 from ..project.extension import Extension, from_plan
 from ..runtime.artifact.content import Content, digests_of, fingerprint_of
 from ..runtime.artifact.manifest_schema import SCHEMA
+from ..runtime.machine.files import json_sha256
 from ..runtime.record import remembered
 from .machine_flags import CpuPlan
 from .toolchain.binding import Binding
+
+# Origin (`torch`, `python`, `cuda`, `flags`, `system`, `linked`) -> name of a header in a search folder, or of what is
+# linked in -> sha256 of it.
+Headers = dict[str, dict[str, str]]
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,7 @@ class Plan:
     binding: Binding | None
     platform: str  # such as `linux-x86_64`
     recipe: Mapping[str, str] = field(default_factory=dict)  # digests of all that is told to CMake and the compilers
-    headers: Mapping[str, str] = field(default_factory=dict)  # by origin, the digest of those that sources can reach
+    headers: Headers = field(default_factory=dict)  # that sources can reach, and the files that are linked in
     cpu: CpuPlan = field(default_factory=CpuPlan)  # the CPU that it is compiled for
     standards: Standards = field(default_factory=Standards)
     cpu_kernels: bool = True  # whether there are libraries for the CPU
@@ -78,14 +83,14 @@ class Plan:
         """What is built without a CMakeLists.txt, in the order of their names."""
         return tuple(map(from_plan, self.content["extensions"]))
 
-    @property
+    @remembered
     def tools(self) -> dict[str, Any]:
         """What compiles it, by content."""
         return {
             "recipe": dict(self.recipe),
             "cxx": dict(self.cxx),
             "toolkit": dict(self.cuda.toolkit) if self.cuda else None,
-            "headers": dict(self.headers),
+            "headers": {origin: json_sha256(named) for origin, named in self.headers.items()},
             "taken": {**self.taken, **{f"host code of {file}": digest for file, digest in self.host_code.items()}},
         }
 
