@@ -18,10 +18,9 @@ from ..project.arch_choice import ArchList, from_flags
 from ..project.package import read_toml, split_table
 from ..runtime.commands.exit_status import Parser
 from ..runtime.errors import KernelWheelError, SettingsError, printable
-from .build_requirements import build_system
 from .compile_args import Places
 from .cuda_extension import AdoptionNotes, Table, merge, translate
-from .pyproject_text import add_tables, toml_text
+from .pyproject_text import add_tables, build_system, toml_text
 from .setup_child import GPU
 from .setup_edit import without_extensions
 from .setup_runs import SetupRun, run_setup_script

@@ -12,9 +12,8 @@ from ..runtime.errors import BuildError, SettingsError
 from ..runtime.machine.platforms import cpu_features
 from ..runtime.settings import TABLE
 from .compile_job import OF_RUN_TIME
-from .declared_flags import Declared, declared_flags
 from .machine_flags import NATIVE_OPTION, CpuPlan, features_of, machine_options, meaning, words
-from .plan import Plan
+from .plan import Declared, Plan, declared_flags
 from .toolchain.toolchain import Toolchain
 
 COMMANDS = "compile_commands.json"  # CMake's, of what each file is compiled with

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from ..flags.device_linking import without_device_linking
-from ..flags.options import HOST_COMPILER
+from ..flags.options import HOST_COMPILER, without_device_linking
 from ..flags.words import values_of
 from ..project import arch_choice
 from ..project.build_platforms import PLATFORMS
@@ -23,10 +22,9 @@ from ..runtime.variables import own_variable
 from ..source_language import CUDA_SUFFIX
 from .cmake_inputs import recipe_of
 from .cpu import draw_cpu
-from .declared_flags import declared_flags
 from .headers import headers_of
 from .linked_files import linked_files
-from .plan import CudaPlan, Plan
+from .plan import CudaPlan, Plan, declared_flags
 from .standards import draw_standards
 from .taken_libraries import NOTHING, Taken
 from .toolchain.binding import bind

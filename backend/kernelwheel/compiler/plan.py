@@ -7,19 +7,22 @@ wherever that is built: on a builder for a wheel, or on the user's machine.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..flags.standard import Standards
 from ..project.arch_choice import ArchList
 from ..project.build_platforms import PLATFORMS
+from ..project.build_settings import BuildSettings
 from ..project.extension import Extension, from_plan
 from ..runtime.artifact.content import Content, digests_of, fingerprint_of
 from ..runtime.artifact.manifest_schema import SCHEMA
 from ..runtime.machine.files import json_sha256
 from ..runtime.record import remembered
+from ..source_language import CUDA_SUFFIX
+from ..version import LOADED
 from .machine_flags import CpuPlan
 from .toolchain.binding import Binding
 
@@ -178,3 +181,34 @@ class Plan:
             return ArchList((), ())
         archs = extension.own_archs if extension.archs else self.cuda.archs
         return archs._replace(ptx=()) if extension.device_link else archs
+
+
+# The arguments of `load` that these are.
+_ARGUMENTS = {"cxx-flags": "extra_cflags", "cuda-flags": "extra_cuda_cflags", "link-flags": "extra_ldflags"}
+
+
+class Declared(NamedTuple):
+    """Flags that are declared."""
+
+    file: str | None  # that they are for; empty: any; None: the linker
+    where: str  # in words
+    flags: tuple[str, ...]
+    extension: Extension | None = None  # that they are for; None: all
+
+
+def declared_flags(plan: Plan, settings: BuildSettings) -> Iterator[Declared]:
+    """All flags, in the order in which each file gets them."""
+    yield Declared(None, str(settings.origin("link-flags")), plan.flags("link-flags"))
+    if not plan.extensions:  # which files there are, only the CMakeLists.txt knows
+        for file, option in (("", "cxx-flags"), (CUDA_SUFFIX, "cuda-flags")):
+            yield Declared(file, str(settings.origin(option)), plan.flags(option))
+    keys = _ARGUMENTS if plan.version == LOADED else {}
+    for each in plan.built:
+        yield Declared(None, f"{keys.get('link-flags', 'link-flags')} of {each.name}", each.link_flags, each)
+        for file in each.compiled(plan.cuda is not None):
+            for_cuda = file.endswith(CUDA_SUFFIX)
+            option = "cuda-flags" if for_cuda else "cxx-flags"
+            own = each.cuda_flags if for_cuda else each.cxx_flags
+            yield Declared(file, str(settings.origin(option)), plan.flags(option))
+            yield Declared(file, f"{keys.get(option, option)} of {each.name}", own, each)
+            yield Declared(file, f"file-flags of {each.name}", each.file_flags.get(file, ()), each)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from packaging.version import Version
 
 from ..flags.standard import Standards, with_standard
-from .declared_flags import declared_flags
-from .plan import Plan
+from .plan import Plan, declared_flags
 from .toolchain.toolchain import Toolchain
 from .toolchain.torch_files import STABLE_HEADER, standard_of
 
