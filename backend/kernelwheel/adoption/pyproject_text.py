@@ -1,4 +1,4 @@
-"""The tables of pyproject.toml that kernelwheel needs: what is in [build-system], their text, and adding it to a file."""
+"""The tables of pyproject.toml that kernelwheel needs: what [build-system] says, their text, and adding it to a file."""
 
 from __future__ import annotations
 
