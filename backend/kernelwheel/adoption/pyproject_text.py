@@ -1,4 +1,4 @@
-"""The tables of pyproject.toml that kernelwheel needs: what [build-system] says, their text, and adding it to a file."""
+"""Tables of pyproject.toml that kernelwheel needs: what [build-system] says, their text, and adding it to a file."""
 
 from __future__ import annotations
 
