@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any
 
 from . import requirements
 from .project.build_settings import CONFIG, BuildSettings
@@ -82,10 +82,10 @@ def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings: C
     Only for libraries that are bound to one torch, that torch must be installed.
     """
     facts, settings, theirs = _read(config_settings)
-    torch = _bound_torch(facts, settings)
-    with outside_checkout(facts, settings, torch.version_tag):
+    torch, torch_tag = _bound_torch(facts, settings)
+    with outside_checkout(facts, settings, torch_tag):
         name = str(build_meta.prepare_metadata_for_build_wheel(metadata_directory, theirs))
-    _complete(Path(metadata_directory) / name, facts.dependencies, torch.version, [LICENCES])
+    _complete(Path(metadata_directory) / name, facts.dependencies, torch, [LICENCES])
     return name
 
 
@@ -165,9 +165,9 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
     begin = time.monotonic()
     facts, settings, theirs = _read(config_settings)
     job = _job(facts, settings)
-    bound = _bound_torch(facts, settings)
+    _, torch_tag = _bound_torch(facts, settings)
     with tempfile.TemporaryDirectory() as temporary:
-        with outside_checkout(facts, settings, bound.version_tag):
+        with outside_checkout(facts, settings, torch_tag):
             pure = Path(temporary) / build_meta.build_wheel(temporary, theirs, metadata_directory)
         version, members = wheel.read_pure(pure)
         module_files.refuse_clashes(facts.extensions, facts.import_name, members)
@@ -182,7 +182,8 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
         for line in (abi_audit.audit(artifact), *tags.tag_lines(tag), *without_text(components)):
             _say(line)
         where = artifact, job.sources, settings.source_date_epoch, tag.platform
-        contents = wheel.Contents(*where, components, bound.build_tag, facts.dependencies)
+        build_tag = torch_tag if settings.torch_tag == "build" else ""
+        contents = wheel.Contents(*where, components, build_tag, facts.dependencies)
         name = wheel.add_artifact(pure, Path(wheel_directory), contents)
     made = [f"{lib.file} ({lib.size / 1e6:.2f} MB)" for lib in artifact.manifest.libraries]
     made += [f"without {each}, which only builds with CUDA have" for each in artifact.manifest.left_out]
@@ -220,23 +221,14 @@ def _say(line: str) -> None:
     print_line(line, to_stdout=True)  # the front end shows it (pip: with -v)
 
 
-class _Bound(NamedTuple):
-    """How a wheel says which torch its libraries are bound to; all empty if they are bound to none."""
-
-    version: str | None = None
-    build_tag: str = ""
-    version_tag: str = ""
-
-
-def _bound_torch(facts: PackageFacts, chosen: BuildSettings) -> _Bound:
-    if not facts.binds_torch:
-        return _Bound()
-    torch = find_torch()
-    with_cuda = torch.cuda is not None and chosen.cuda != "off"  # a build that should use CUDA, and cannot, fails
-    if not facts.of_build(with_cuda).binds_torch:
-        return _Bound()
-    tag = tags.torch_tag(torch.version, chosen.torch_tag)
-    return _Bound(torch.version, version_tag=tag) if chosen.torch_tag == "local" else _Bound(torch.version, tag)
+def _bound_torch(facts: PackageFacts, settings: BuildSettings) -> tuple[str | None, str]:
+    """The torch that a wheel's libraries are bound to, and how the wheel says which; None if they are bound to none."""
+    if facts.binds_torch:
+        torch = find_torch()
+        with_cuda = torch.cuda is not None and settings.cuda != "off"  # a build that should use CUDA, and cannot, fails
+        if facts.of_build(with_cuda).binds_torch:
+            return torch.version, tags.torch_tag(torch.version, settings.torch_tag)
+    return None, ""
 
 
 def _modules_of(package: str) -> list[str]:

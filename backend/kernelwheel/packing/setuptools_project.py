@@ -30,12 +30,14 @@ _ADDED_TO = {
 
 
 @contextmanager
-def outside_checkout(facts: PackageFacts, settings: BuildSettings, version_tag: str = "") -> Iterator[None]:
+def outside_checkout(facts: PackageFacts, settings: BuildSettings, torch_tag: str = "") -> Iterator[None]:
     """Tell setuptools what this backend adds to its configuration, and to write outside of the checkout, which is the
     current folder (PEP 517); and one date, which a version may come from.
 
     The date is the caller's own: that of the variable as it stands, or of the option. Without either, there is none.
+    `torch_tag` says which torch the libraries are bound to (tags.torch_tag); the version has it if it is a local one.
     """
+    version_tag = torch_tag if settings.torch_tag == "local" else ""
     project = Path.cwd()
     values = read_toml(Path("pyproject.toml"))
     tables = dict(values.get("tool", {}))
