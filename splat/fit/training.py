@@ -131,7 +131,7 @@ class Trainer:
         means2d.retain_grad()
         loss = image.sum() if own is None else self._loss(image, own)
         self.table.optimizer.zero_grad(set_to_none=True)
-        (loss / len(views) + self.strategy.penalty(scene, self.total, self.extent)).backward()  # type: ignore[no-untyped-call]
+        (loss / len(views) + self.strategy.penalty(scene, self.total, self.extent)).backward()
         self._record(means2d.absgrad if self.absgrad else means2d.grad, meta["radii"], views)
         self.table.optimizer.step()
         for values in self.picture_parameters.values():

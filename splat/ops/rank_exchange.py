@@ -147,7 +147,7 @@ class _GatheredViews(torch.autograd.Function):
         ranks = ctx.ranks
         total = gradients[0].contiguous()
         dist.all_reduce(total)
-        mine: Tensor = total.split(ranks.cameras)[ranks.rank]  # type: ignore[no-untyped-call]
+        mine: Tensor = total.split(ranks.cameras)[ranks.rank]
         return mine, None
 
 

@@ -80,7 +80,7 @@ def with_listed_gpus(host: Host) -> Host:
 
     from .gpus import visible_capabilities  # not at the top: an import of the package does not ask for GPUs
 
-    if host.cuda is None or torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+    if host.cuda is None or torch.cuda.is_initialized():
         return with_gpus(host)
     driver = driver_version()
     if driver is None or driver[0] < int(host.cuda.split(".")[0]):
