@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -104,7 +105,10 @@ def _read_picture(path: Path, memory: FitMemory) -> Tensor:
     size = picture_header(path).shown_size
     check_fitting(str(path), "picture", [size], _FLOATS, memory)
     check_unpacking(path, size, memory.reading)
-    return _as_colors(read_resized(path, size, turned=True).colors, f"{path}")
+    pixels = read_resized(path, size, turned=True)
+    if pixels.transparent:
+        warnings.warn(f"{path}: transparent in places; black is behind it and behind the scene", stacklevel=3)
+    return _as_colors(pixels.colors, f"{path}")
 
 
 def _read_npz(path: Path, points: int, generator: torch.Generator, memory: FitMemory) -> Views:
