@@ -228,5 +228,13 @@ def _begun(scene: Gaussians, views: Views, options: FitOptions, shards: Shards) 
         raise SceneError(f"a scene that the pictures show is required, found that {words}; check its coordinates")
     if empty:
         warnings.warn(words, stacklevel=3)
+    if (degree := used_degree(scene.sh[:, 1:])) > options.sh_degree:
+        warnings.warn(
+            f"the colours of the scene to begin with are of degree {degree}, which is cut to {options.sh_degree}; "
+            "--sh-degree chooses another",
+            stacklevel=3,
+        )
+    if scene.antialiased:
+        warnings.warn("the scene to begin with is drawn antialiased, and a fit is not: it begins worse", stacklevel=3)
     whole = scene_parameters(scene, means, options.sh_degree)
     return {name: shards.own(rows).to(views.device) for name, rows in whole.items()}
