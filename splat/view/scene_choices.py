@@ -13,6 +13,7 @@ from ..scene.camera import FirstView
 from ..scene.camera_list import TakenPicture
 from ..scene.formats import ENDINGS, is_scene
 from ..scene.gaussians import Gaussians, SceneError
+from ..scene.names import one_line
 from ..scene.scene_folders import scene_in
 from .prominence import Prominence
 
@@ -94,7 +95,8 @@ def find_scenes(places: Sequence[Path]) -> dict[str, Path | None]:
     for path in paths:
         path.stat()  # a missing file is reported now, not when it is chosen
     names = [path.name for path in paths]
-    return {path.name if names.count(path.name) == 1 else str(path): path for path in paths}
+    # As a page can show them: it could not even be told of one that is not UTF-8.
+    return {one_line(path.name if names.count(path.name) == 1 else str(path)): path for path in paths}
 
 
 def _scenes_in(folder: Path) -> list[Path]:

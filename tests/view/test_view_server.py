@@ -526,10 +526,10 @@ def test_cameras_that_are_none_are_said_on_the_page_and_the_next_one_works(viewe
 
 
 def test_a_picture_that_fails_is_said_on_the_page(viewer: Viewer, drawn: Drawn) -> None:
-    drawn.error = RuntimeError("drawing needs more memory than there is")
+    drawn.error = RuntimeError("drawing \udcff.ply needs more memory than there is")  # its name is not UTF-8
     page = Page(viewer.url)
     page.look()
-    page.wait_for("drawing needs more memory than there is")
+    page.wait_for("drawing \\udcff.ply needs more memory than there is")
     drawn.error = None
     page.look(fov=0.9)
     page.wait_for("80x60 of 80x60")
