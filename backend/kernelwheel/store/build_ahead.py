@@ -17,8 +17,7 @@ from ..runtime.decision.decision import Request
 from ..runtime.decision.snapshot import InstalledPackage, Snapshot
 from ..runtime.errors import command
 from ..runtime.kernels import Kernels
-from ..runtime.machine.gpus import Arch
-from ..runtime.machine.host import Host
+from ..runtime.machine.host import Arch, Host
 from ..runtime.settings import DEFAULT, Origin, Settings
 
 
