@@ -21,7 +21,7 @@ from pathlib import Path
 
 from ..artifact import manifest as manifests
 from ..artifact.artifact import Artifact, Damaged
-from ..artifact.manifest_schema import is_digest
+from ..artifact.manifest import is_digest
 from ..errors import TOO_MANY_OPEN, IncompatibleArtifactError, StoreError, UnreadableStoreError, command, way_out
 from ..machine.permissions import NOBODY_ELSE, PRIVATE, Guard, Trust, has_other_privileges
 from ..record import Record
