@@ -16,8 +16,9 @@ from ..flags.standard import Standards
 from ..project.arch_choice import ArchList
 from ..project.build_platforms import PLATFORMS
 from ..project.extension import Extension, to_json
-from ..runtime.artifact.content import Content, digests_of, fingerprint_of
-from ..runtime.artifact.manifest_schema import SCHEMA
+from ..runtime.artifact.content import Content
+from ..runtime.artifact.manifest import SCHEMA
+from ..store.manifest_schema import digests_of, fingerprint_of
 from .machine_flags import CpuPlan
 from .toolchain.binding import Binding
 

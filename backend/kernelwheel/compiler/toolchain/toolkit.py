@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...project.build_platforms import PLATFORMS
-from ...runtime.machine.gpus import Arch
+from ...runtime.machine.host import Arch
 from .linked_toolkit import CUDART
 
 # Where a toolkit has its libraries, in any of the usual layouts.
