@@ -114,7 +114,7 @@ def summary(package: str, names: list[tuple[str, str]]) -> str:
 def manifest() -> str:
     """The fields of the manifest."""
     module = automatic("module", "kernelwheel.runtime.artifact.manifest")
-    name = "kernelwheel.store.manifest_schema"
+    name = "kernelwheel.store.manifest_fields"
     schema = automatic("module", name) + automatic("function", f"{name}.check_manifest")
     return f"# manifest.json\n\n{module}\n{manifest_fields()}\n## The schema\n\n{schema}"
 

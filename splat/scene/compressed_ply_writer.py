@@ -105,7 +105,7 @@ def _coarse(scene: Gaussians) -> list[str]:
     ):
         lower, upper = (each.astype(np.float64) for each in _limits(values[order]))
         steps = ((upper - lower) / (2.0 ** np.array(bits) - 1)).max(axis=1).repeat(PER_CHUNK)[: len(values)]
-        usual = ((values >= least) & (values <= most)).all(axis=1)[order]
+        usual = np.all((values >= least) & (values <= most), axis=1)[order]
         if number := int((usual & (steps > tolerated)).sum()):
             losses.append(
                 f"{what} of {number} of {len(scene)} Gaussians are rounded to steps of up to {steps[usual].max():.2g}, "

@@ -18,7 +18,7 @@ from ..project.build_platforms import PLATFORMS
 from ..project.extension import Extension, to_json
 from ..runtime.artifact.content import Content
 from ..runtime.artifact.manifest import SCHEMA
-from ..store.manifest_schema import digests_of, fingerprint_of
+from ..store.manifest_fields import digests_of, fingerprint_of
 from .machine_flags import CpuPlan
 from .toolchain.binding import Binding
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..runtime.artifact.manifest import FILE, ZEROS, Manifest, corrupt, from_bytes, parse
 from ..runtime.errors import BuildError
-from .manifest_schema import check_manifest
+from .manifest_fields import check_manifest
 
 MOST_NESTED = 1000  # objects and lists in total, nested or not: far fewer than Python's own stack can take
 

@@ -27,8 +27,8 @@ from kernelwheel.runtime.artifact.compatible import Wanted, check
 from kernelwheel.runtime.artifact.manifest import Library
 from kernelwheel.runtime.errors import BuildError, IncompatibleArtifactError
 from kernelwheel.runtime.machine.host import Host
-from kernelwheel.store import manifest_file, manifest_schema
-from kernelwheel.store.manifest_schema import PARTS
+from kernelwheel.store import manifest_fields, manifest_file
+from kernelwheel.store.manifest_fields import PARTS
 from samples import BYTES, CPU_LIBRARY, CUDA_LIBRARY, LIBRARY, Values, follow_plan, sample
 from standins import make_machine
 
@@ -75,7 +75,7 @@ def test_a_folder_without_a_manifest_is_no_error_and_no_manifest(tmp_path: Path)
 def test_the_schema_has_every_field_of_a_plan(tmp_path: Path) -> None:
     """Whoever adds a field to the Plan adds it to the manifest's schema."""
     plan = make_machine(tmp_path).draw().to_json()
-    schema: Any = manifest_schema._PLAN
+    schema: Any = manifest_fields._PLAN
     assert plan.keys() == schema.keys()
     for part in PARTS:
         assert plan[part].keys() == schema[part].keys()

@@ -2,7 +2,7 @@
 
 Wheels and the Store share one schema. The file carries its own digest: `digest` is the sha256 of the file with these
 64 digits replaced by zeros. It does not prove who wrote the file, only that it has not changed since: what follows the
-schema (store/manifest_schema.py), as no build writes anything else. Beside the package and in a Store, nobody else can
+schema (store/manifest_fields.py), as no build writes anything else. Beside the package and in a Store, nobody else can
 write; a manifest that may be anybody's is read by store/manifest_file.py.
 """
 
