@@ -98,14 +98,15 @@ def _coarse(scene: Gaussians) -> list[str]:
     low, high = np.quantile(means, (0.02, 0.98), axis=0)
     extent = float((high - low).max())
     colors = scene.sh[:, 0].detach().double().cpu().numpy() * SH_C0 + 0.5
+    near = np.asarray(((means >= low - extent) & (means <= high + extent)).all(axis=1))
+    moderate = np.asarray(((colors >= -1) & (colors <= 2)).all(axis=1))
     losses = []
-    for values, bits, (least, most), tolerated, what, others in (
-        (means, _POSITION_BITS, (low - extent, high + extent), extent / _FEW_STEPS, "centres", _FAR),
-        (colors, (8, 8, 8), (-1, 2), _COARSE_COLOR, "colours", "are much brighter or darker"),
+    for values, usual, bits, tolerated, what, others in (
+        (means, near[order], _POSITION_BITS, extent / _FEW_STEPS, "centres", _FAR),
+        (colors, moderate[order], (8, 8, 8), _COARSE_COLOR, "colours", "are much brighter or darker"),
     ):
         lower, upper = (each.astype(np.float64) for each in _limits(values[order]))
         steps = ((upper - lower) / (2.0 ** np.array(bits) - 1)).max(axis=1).repeat(PER_CHUNK)[: len(values)]
-        usual = ((values >= least) & (values <= most)).all(axis=1)[order]
         if number := int((usual & (steps > tolerated)).sum()):
             losses.append(
                 f"{what} of {number} of {len(scene)} Gaussians are rounded to steps of up to {steps[usual].max():.2g}, "
