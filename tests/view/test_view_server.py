@@ -164,6 +164,17 @@ def test_controls_decide_what_is_drawn(viewer: Viewer, drawn: Drawn) -> None:
     page.wait_for("SetCameraFovMessage")
 
 
+def test_a_scene_with_higher_harmonics_than_the_first_has_them_all(drawn: Drawn) -> None:
+    flat = replace(knot(), sh=knot().sh[:, :1])
+    with open_viewer("127.0.0.1", 0, options(drawn, lambda path: knot() if path else flat), BUILT_IN) as viewer:
+        page = Page(viewer.url)
+        page.look()
+        assert drawn.full()[0].degree == 0
+        session_of(viewer)._scene.value = "other"
+        while drawn.full()[0].degree != 3:
+            pass
+
+
 def test_what_is_up_can_be_chosen(viewer: Viewer, drawn: Drawn) -> None:
     page = Page(viewer.url)
     page.look(up_direction=[0, 1, 0], wxyz=[0, 0, 0, 1])
