@@ -56,6 +56,7 @@ function makeRenderer(gl, shaders, layout, scene, background) {
   const rows = scene.words.length / (4 * layout.side);
   makeTexture(gl, 0, gl.RGBA32UI, layout.side, rows);
   gl.texSubImage2D(gl.TEXTURE_2D, 0, 0, 0, layout.side, rows, gl.RGBA_INTEGER, gl.UNSIGNED_INT, scene.words);
+  if (gl.getError() === gl.OUT_OF_MEMORY) throw new Error("its graphics memory is too small for it");
   const buffer = gl.createBuffer();
   const lists = gl.createVertexArray();
   gl.bindVertexArray(lists);

@@ -1,7 +1,8 @@
 """Writing compressed PLY files, which SuperSplat and PlayCanvas read; compressed_ply.py says what is in them.
 
-Each 256 Gaussians share their limits, so those that are near each other are put together: the order of a scene is not
-kept. Source: github.com/playcanvas/splat-transform, write-compressed-ply.ts.
+Each 256 Gaussians share their limits, so those that are near each other are put together, and those that are far from
+all others apart: the order of a scene is not kept. Source: github.com/playcanvas/splat-transform,
+write-compressed-ply.ts.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def write_compressed(path: str | Path, scene: Gaussians) -> None:
     """
     path = check_writable(path, ".compressed.ply", "such scenes")
     means = scene.coordinates.detach().cpu().numpy()
-    order = nearby(means)
+    order = chunk_order(scene)
     logarithms = scene.scales.detach().double().log().clamp(-LARGEST_LOGARITHM, LARGEST_LOGARITHM).cpu().numpy()
     sh = scene.sh.detach().double().cpu().numpy()[order]
     fractions, limits = _within_chunks(np.hstack([means[order], logarithms[order], sh[:, 0] * SH_C0 + 0.5]))
@@ -94,24 +95,47 @@ def compressed_losses(scene: Gaussians) -> list[str]:
 def _coarse(scene: Gaussians) -> list[str]:
     """That centres and colours have few steps, because of others in their chunks that differ much more."""
     means = scene.coordinates.detach().cpu().numpy()
-    order = nearby(means)
-    low, high = np.quantile(means, (0.02, 0.98), axis=0)
-    extent = float((high - low).max())
+    order = chunk_order(scene)
+    near, extent = _near(means)
     colors = scene.sh[:, 0].detach().double().cpu().numpy() * SH_C0 + 0.5
+    moderate = np.asarray(((colors >= -1) & (colors <= 2)).all(axis=1))
     losses = []
-    for values, bits, (least, most), tolerated, what, others in (
-        (means, _POSITION_BITS, (low - extent, high + extent), extent / _FEW_STEPS, "centres", _FAR),
-        (colors, (8, 8, 8), (-1, 2), _COARSE_COLOR, "colours", "are much brighter or darker"),
+    for values, usual, bits, tolerated, what, others in (
+        (means, near[order], _POSITION_BITS, extent / _FEW_STEPS, "centres", _FAR),
+        (colors, moderate[order], (8, 8, 8), _COARSE_COLOR, "colours", "are much brighter or darker"),
     ):
         lower, upper = (each.astype(np.float64) for each in _limits(values[order]))
         steps = ((upper - lower) / (2.0 ** np.array(bits) - 1)).max(axis=1).repeat(PER_CHUNK)[: len(values)]
-        usual = np.all((values >= least) & (values <= most), axis=1)[order]
         if number := int((usual & (steps > tolerated)).sum()):
             losses.append(
                 f"{what} of {number} of {len(scene)} Gaussians are rounded to steps of up to {steps[usual].max():.2g}, "
                 f"because some of the {PER_CHUNK} that share their limits {others}"
             )
     return losses
+
+
+def _near(means: Floats) -> tuple[npt.NDArray[np.bool_], float]:
+    """Which positions [N, 3] lie around 96 % of them, no farther away than these extend; and how far they extend."""
+    low, high = np.quantile(means, (0.02, 0.98), axis=0)
+    extent = float((high - low).max())
+    return np.asarray(((means >= low - extent) & (means <= high + extent)).all(axis=1)), extent
+
+
+def chunk_order(scene: Gaussians) -> npt.NDArray[np.int64]:
+    """An order [N] of Gaussians in which chunks have neighbours.
+
+    Those far from all others come first. What is seen least fills up their last chunk, which rounds it by much.
+    """
+    means = scene.coordinates.detach().cpu().numpy()
+    order = nearby(means)
+    far = ~_near(means)[0] if len(means) else np.zeros(0, np.bool_)
+    if not far.any():
+        return order
+    areas = scene.scales.detach().double().cpu().amax(dim=1).square()
+    seen = np.where(far, -1.0, (scene.opacities.detach().cpu() * areas).numpy())
+    apart = np.zeros(len(means), np.bool_)
+    apart[np.argsort(seen, kind="stable")[: -(-int(far.sum()) // PER_CHUNK) * PER_CHUNK]] = True
+    return np.concatenate([order[apart[order]], order[~apart[order]]])
 
 
 def nearby(means: Floats) -> npt.NDArray[np.int64]:

@@ -49,6 +49,7 @@ class SceneChoices:
         what it was fitted to."""
         self._paths, self._read, self._place = paths, read, place
         self._kept: weakref.WeakValueDictionary[str, LoadedScene] = weakref.WeakValueDictionary()
+        self._stamps: dict[str, tuple[int, int] | None] = {}
         self._lock = threading.Lock()
 
     @property
@@ -57,7 +58,7 @@ class SceneChoices:
         return list(self._paths)
 
     def get(self, name: str) -> LoadedScene:
-        """The scene of this name, read now unless a page already shows it; scenes are read one at a time.
+        """The scene of this name, read now unless a page already shows it as it is; scenes are read one at a time.
 
         Raises what `read` and `place` raise, and SceneError if the name is not offered.
         """
@@ -65,10 +66,26 @@ class SceneChoices:
             raise SceneError("the name of one of the scenes on offer is required, found another")
         with self._lock:
             loaded = self._kept.get(name)
-            if loaded is None:
+            if loaded is None or self.has_changed(name):
+                stamp = _stamp(self._paths[name])
                 scene = self._read(self._paths[name])
                 loaded = self._kept[name] = loaded_scene(scene, *self._place(scene, self._paths[name]))
+                self._stamps[name] = stamp
             return loaded
+
+    def has_changed(self, name: str) -> bool:
+        """Whether the scene's file is another one than was read; not if it is gone."""
+        stamp = _stamp(self._paths[name])
+        return stamp is not None and stamp != self._stamps.get(name)
+
+
+def _stamp(path: Path | None) -> tuple[int, int] | None:
+    """What changes with a file: when it was written, and its size."""
+    try:
+        found = path.stat() if path else None
+    except OSError:
+        return None
+    return (found.st_mtime_ns, found.st_size) if found else None
 
 
 def loaded_scene(scene: Gaussians, view: FirstView, taken: Sequence[TakenPicture] = ()) -> LoadedScene:

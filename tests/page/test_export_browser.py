@@ -451,6 +451,10 @@ def text_of(page: Page) -> str:
             "WebGL2RenderingContext.prototype.getParameter = () => 2048;",
             "This browser cannot draw the scene: its graphics driver has no textures of 4096 pixels a side.",
         ),
+        (
+            "WebGL2RenderingContext.prototype.getError = () => WebGL2RenderingContext.OUT_OF_MEMORY;",
+            "This browser cannot draw the scene: its graphics memory is too small for it.",
+        ),
     ],
 )
 def test_what_the_browser_lacks_is_said(

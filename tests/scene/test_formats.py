@@ -33,7 +33,7 @@ from sog_files import sog_archive, sog_meta, sog_parts
 
 import splat
 from splat.scene import formats, spz, spz_values
-from splat.scene.compressed_ply_writer import nearby
+from splat.scene.compressed_ply_writer import chunk_order, nearby
 from splat.scene.file_input import LeftOutWarning, usable
 from splat.scene.formats import FORMATS, WRITERS, losses_of, read_scene, write_scene
 from splat.scene.gaussians import SH_C0, Gaussians, SceneError
@@ -469,6 +469,18 @@ def test_harmonics_of_nothing_add_up_to_nothing_in_a_compressed_ply(tmp_path: Pa
     assert rest.abs().eq(1 / 64).all()
     assert rest.mean(dim=0).abs().max() < 0.1 / 64
     assert rest.mean(dim=(1, 2)).abs().max() < 0.1 / 64
+
+
+def test_a_few_far_gaussians_cost_a_compressed_ply_no_place_but_of_the_faintest(tmp_path: Path) -> None:
+    scene = some_scene(3000, 0)
+    scene.means[[0, 1000, 2000]] = torch.tensor([[1e6, 0, 0], [0, -1e5, 0], [0, 0, 1e4]])
+    scene.scales[:] = 0.1
+    scene.opacities[:] = torch.linspace(0.5, 1, 3000)
+    write_scene(tmp_path / "a.compressed.ply", scene)
+    order, found = chunk_order(scene), read_scene(tmp_path / "a.compressed.ply")
+    assert sorted(order) == [*range(3000)]
+    assert sorted(order[:256]) == [*range(254), 1000, 2000]
+    assert (found.means[256:] - scene.means[order[256:]]).abs().max() < 0.02
 
 
 def test_what_a_compressed_ply_cannot_hold_of_some_gaussians_is_said() -> None:
