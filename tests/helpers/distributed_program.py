@@ -47,8 +47,10 @@ def outcome(case: dict[str, Any], rank: int) -> dict[str, Any]:
     requires_grad = arguments.pop("requires_grad", True)
     leaves = {name: arguments[name].requires_grad_(requires_grad) for name in (*GAUSSIANS, *case["also"])}
     rasterization = gsplat_s_rasterization() if case["gsplat"] else splat.rasterization
+    grad_enabled = arguments.pop("grad_enabled", True)
     try:
-        images, alphas, meta = with_signals(*rasterization(**arguments, distributed=True))
+        with torch.set_grad_enabled(grad_enabled):
+            images, alphas, meta = with_signals(*rasterization(**arguments, distributed=True))
     except (ValueError, RuntimeError) as error:
         return {"error": str(error)}
     if meta["means2d"].requires_grad:
