@@ -18,7 +18,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -44,7 +44,10 @@ from simt.warp_work import SECTOR_BYTES, Work, together, work_of
 
 OPERATORS = "splat_counts"  # ours, as they are executed
 PACKAGES = ("splat", "gsplat")
-SCENES = {"garden": gpu_scenes.garden, "million": partial(gpu_scenes.synthetic, 10**6, 1920, 1080)}
+SCENES: dict[str, Callable[[str], gpu_scenes.Arguments]] = {
+    "garden": gpu_scenes.garden,
+    "million": partial(gpu_scenes.synthetic, 10**6, 1920, 1080),
+}
 # By step, parts of the mangled names of its kernels in both packages. Gaussians are staged again in the backward pass.
 STEPS = {
     "forward: Gaussians": "7projectE|fused_fwd|harmonics_fwd|assemble_proj",
@@ -116,7 +119,7 @@ def run_ours(folder: Path, libraries: Path, scene: gpu_scenes.Arguments) -> Exec
     with Redirected():
         gpu_scenes.differentiate(splat.rasterization, scene)
         image, target = torch.rand(2, 1, scene["height"], scene["width"], 3)
-        image_loss(image.requires_grad_(), target, None, 0.8, -0.2).backward()  # type: ignore[no-untyped-call]
+        image_loss(image.requires_grad_(), target, None, 0.8, -0.2).backward()
     return Executed(
         ptx,
         work_of(executor),

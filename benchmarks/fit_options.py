@@ -9,12 +9,13 @@ import statistics
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 from measure import table
@@ -27,6 +28,8 @@ from splat.fit.photograph_views import Preparation, photograph_views
 from splat.fit.picture_quality import Quality, judge
 from splat.fit.training import FitOptions, Trainer
 from splat.fit.views import Views
+from splat.ops.arguments import RasterizeMode
+from splat.ops.rendering import rasterization
 from splat.photos.folders import read_capture
 
 STEPS, GAUSSIANS, SIZE = 600, 12_000, 240
@@ -114,14 +117,8 @@ def _disturbed(views: Views) -> Views:
     return replace(views, viewmats=cameras.corrected())
 
 
-@contextmanager
-def _mode(mode: str) -> Iterator[None]:
-    before = drawing.rasterization
-    drawing.rasterization = partial(before, rasterize_mode=mode)  # the innermost mode is the one that is given last
-    try:
-        yield
-    finally:
-        drawing.rasterization = before
+def _mode(mode: RasterizeMode) -> AbstractContextManager[object]:
+    return mock.patch.object(drawing, "rasterization", partial(rasterization, rasterize_mode=mode))
 
 
 def _said(values: list[float], digits: int) -> str:

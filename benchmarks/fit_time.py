@@ -49,7 +49,7 @@ def main(tests: str, limit: float) -> None:
 
 def measure_step() -> None:
     """Milliseconds of CPU of a step and of its loss, and of the same loss by torch's convolutions."""
-    import reference_ssim  # type: ignore[import-not-found]
+    import reference_ssim
 
     scene, (width, height) = knot_scene(), SIZE
     cameras = [orbit(scene, width, height, azimuth=i * 137.508, elevation=20, fov=40, distance=0.9) for i in range(8)]
@@ -68,7 +68,7 @@ def measure_step() -> None:
 
     x, y = images[:1].clone().requires_grad_(), images[1:2]
     losses = (
-        lambda: training_loss(x[0], y[0]).backward(),  # type: ignore[no-untyped-call]
+        lambda: training_loss(x[0], y[0]).backward(),
         lambda: reference_ssim.image_loss(x, y, None, 0.8, -0.2).backward(),
     )
     print(f"{len(points)} Gaussians, {width}x{height}, one thread: milliseconds of CPU, the median of {TIMED}")

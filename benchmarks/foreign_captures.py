@@ -147,8 +147,8 @@ def main(folder: Path, names: Sequence[str]) -> int:
 def fitted(source: Source, folder: Path) -> list[str]:
     """Fit a scene to a capture, and make a page of it that can be sent."""
     work, place = prepared(source, folder)
-    options = ["--images", place.parent / source.images] if source.images else []
-    words: list[str | Path] = ["fit", place, "-o", work / "scene.ply", *FIT, *options]
+    options = ["--images", str(place.parent / source.images)] if source.images else []
+    words = ["fit", place, "-o", work / "scene.ply", *FIT, *options]
     seconds, status, said = splat(words, work)
     if status:
         return [source.name, source.kind, "", seconds, said]
@@ -199,7 +199,7 @@ def prepared(source: Source, folder: Path) -> tuple[Path, Path]:
     return work, place
 
 
-def splat(words: Sequence[str | Path], work: Path, whole: bool = False) -> tuple[str, int, str]:
+def splat(words: Sequence[object], work: Path, whole: bool = False) -> tuple[str, int, str]:
     """Run a command: CPU seconds, its status, and its warnings or its error (or all that it printed)."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     command = [sys.executable, "-m", "splat", *map(str, words)]

@@ -115,11 +115,11 @@ def render_once(scene: str) -> None:
     for rasterization in rivals.values():
         differentiate(rasterization, arguments)
     synchronize("cuda")
-    torch.cuda.profiler.start()  # type: ignore[no-untyped-call]
+    torch.cuda.profiler.start()
     for rasterization in rivals.values():
         differentiate(rasterization, arguments)
     synchronize("cuda")
-    torch.cuda.profiler.stop()  # type: ignore[no-untyped-call]
+    torch.cuda.profiler.stop()
 
 
 if __name__ == "__main__":

@@ -53,7 +53,7 @@ def measure(scene: Arguments) -> dict[str, str]:
         return (meta["n_pairs"], *torch.autograd.grad(loss, list(leaves.values())))
 
     capacity = int(1.25 * int(step(None)[0]))
-    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
         for _ in range(WARM_UP):
@@ -80,7 +80,7 @@ def median(run: Callable[[], object]) -> float:
     ends: list[torch.cuda.Event] = []
     for _ in range(WARM_UP + RUNS + 1):
         run()
-        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        event = torch.cuda.Event(enable_timing=True)
         event.record()
         ends.append(event)
     torch.cuda.synchronize()

@@ -53,7 +53,7 @@ def of_gpu() -> Row:
         target.copy_(source)
         torch.cuda.synchronize()
     copy = 2 * size / median_ms(lambda: target.copy_(source)) * 1e3
-    clock = CYCLES / median_ms(lambda: torch.cuda._sleep(CYCLES), runs=3) * 1e3  # type: ignore[no-untyped-call]
+    clock = CYCLES / median_ms(lambda: torch.cuda._sleep(CYCLES), runs=3) * 1e3
     small = torch.zeros(1, device="cuda")
 
     def launch() -> None:
@@ -103,7 +103,7 @@ def median_ms(run: Callable[[], object], runs: int = 11) -> float:
     """Of one call, on the GPU."""
     took: list[float] = []
     for _ in range(runs):
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         start.record()
         run()
         end.record()

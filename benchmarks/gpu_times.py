@@ -145,7 +145,7 @@ def time_on_gpu(run: Callable[[], None]) -> Took:
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     start.record()
     call, cpu = time_call(run)
     end.record()

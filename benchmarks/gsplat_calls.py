@@ -4,6 +4,7 @@ For programs that need weights or data of gigabytes. Each function imports the p
 returns the picture that its renderer draws; that is compared with the one that splat draws of the same Gaussians.
 `gsplat_programs.py` runs this by `python -m splat.as_gsplat`.
 """
+# mypy: disable-error-code="import-not-found, no-any-return"
 
 from __future__ import annotations
 
@@ -396,7 +397,10 @@ def main(name: str) -> None:
     import splat
 
     scene = (G.means, G.quats, G.scales, G.opacities, G.colors)
-    others = {"long_lrm": {"backgrounds": torch.ones(1, 3)}, "goliath": {"rasterize_mode": "antialiased"}}
+    others: dict[str, dict[str, Any]] = {
+        "long_lrm": {"backgrounds": torch.ones(1, 3)},
+        "goliath": {"rasterize_mode": "antialiased"},
+    }
     picture = splat.rasterization(*scene, VIEW[None], K[None], WIDTH, HEIGHT, **others.get(name, {}))[0][0]
     difference = (drawn - picture).abs().max().item()
     print(f"differs by at most {difference:.1e}")

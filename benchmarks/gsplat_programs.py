@@ -201,7 +201,7 @@ def ran(row: Row, folder: Path, data: Path) -> str:
     words = row.words.format(data=data, work=work).split()
     if len(words) == 1:
         words = [str(HERE / "gsplat_calls.py"), *words]
-    command = [python, "-m", "splat.as_gsplat", "--device", "cpu", *words]
+    command = [str(python), "-m", "splat.as_gsplat", "--device", "cpu", *words]
     environ = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(str(folder / name) for name in row.beside),
@@ -225,7 +225,7 @@ def ran(row: Row, folder: Path, data: Path) -> str:
 def environment(name: str, folder: Path) -> Path:
     """The Python of an environment, which is made if it is not there."""
     place = folder / "environments" / name
-    python = place / "bin" / "python"
+    python = place / "bin/python"
     if not (place / "made").exists():
         subprocess.run([sys.executable, "-m", "venv", "--clear", "--without-pip", place], check=True)
         packages = next(place.glob("lib/python*/site-packages"))
@@ -234,7 +234,7 @@ def environment(name: str, folder: Path) -> Path:
 
         (place / "pinned.txt").write_text(f"torch=={torch.__version__.partition('+')[0]}\n")
         for words in ENVIRONMENTS[name]:
-            pip = [python, "-m", "pip", "install", "-q", "-c", place / "pinned.txt"]
+            pip = [str(python), "-m", "pip", "install", "-q", "-c", str(place / "pinned.txt")]
             subprocess.run([*pip, *words.split()], check=True)
         weights = folder / "torch/hub/checkpoints/alexnet-owt-7be5be79.pth"
         weights.parent.mkdir(parents=True, exist_ok=True)

@@ -92,7 +92,7 @@ def compiled(place: str, archs: str, store: Path) -> Made:
     before = cpu_seconds()
     answer = compiler_process.ask(request, lambda line: None, {"CUDACXX": place})
     cpu = cpu_seconds() - before
-    library = answer.folder / "libsplat_cuda.so"
+    library = Path(answer["folder"]) / "libsplat_cuda.so"
     return Made(read(library), library.stat().st_size, cpu)
 
 

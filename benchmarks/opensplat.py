@@ -47,7 +47,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   });
 }
 """
-Leaves = Mapping[str, Tensor]
+Leaves = Mapping[str, Any]  # tensors; `rasterization` has other parameters too
 Draw = Callable[[Leaves], Tensor]
 
 
@@ -111,7 +111,7 @@ def theirs(module: Any, viewmat: Tensor, K: Tensor, size: tuple[int, int]) -> Dr
         camera = viewmat, projection, fx, fy, cx, cy, height, width, 0.01
         xys, _, conics, cov2d, depths = module.project(len(quats), *gaussians, *camera)
         drawn = leaves["colors"], leaves["opacities"][:, None], torch.zeros(3), cov2d, depths.contiguous()
-        return Rasterize.apply(module, size, xys, conics, *drawn)  # type: ignore[no-untyped-call, no-any-return]
+        return Rasterize.apply(module, size, xys, conics, *drawn)  # type: ignore[no-any-return]
 
     return draw
 

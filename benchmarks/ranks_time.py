@@ -68,7 +68,7 @@ def rank() -> None:
         sent += given.numel() * given.element_size()
         return exchange(output, given, *splits)
 
-    dist.all_to_all_single = counted
+    dist.all_to_all_single = counted  # type: ignore[assignment]
     with joined_processes() as shards:
         before = _peak()
         trainer = Trainer(views, FitOptions(10_000, GAUSSIANS, 3), shards)

@@ -30,7 +30,7 @@ PARAMETERS = ("means", "quats", "scales", "opacities", "colors")
 def main(tests: str) -> None:
     """Measure every combination and print the table."""
     sys.path.insert(0, tests)
-    import scenes  # type: ignore[import-not-found]
+    import scenes
 
     garden = scenes.garden(1)
     rows = []

@@ -29,7 +29,7 @@ import zstandard
 from measure import table
 from PIL import Image
 
-from splat.fit.strategies import rotate
+from splat.ops.densification import rotate
 from splat.scene.builtin import knot_scene
 from splat.scene.camera import Camera, orbit
 from splat.scene.camera_list import find_cameras, read_cameras
@@ -181,7 +181,7 @@ def drag(url: str, scene: Gaussians, camera: Camera) -> list[str]:
 
 def error_of(scene: Gaussians, camera: Camera, scale: float, share: float) -> float:
     """How far a picture of a share of the Gaussians is from one of all."""
-    middle = tuple((sum(scene.bounds()) / 2).tolist())
+    middle = tuple(torch.stack(scene.bounds()).mean(0).tolist())
     pictures = [
         draw(Look(some, "colour", scene.degree, (0.0, 0.0, 0.0), camera.near), resized(camera, scale)).astype(float)
         for some in (scene, Prominence(scene, middle).first(share))

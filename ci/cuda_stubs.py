@@ -10,8 +10,10 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection, GNUVerSymSection
+from elftools.elf.sections import SymbolTableSection
 
 SYSTEM = (
     "libc.so", "libm.so", "libdl.so", "librt.so", "libpthread.so", "libstdc++.so", "libgcc_s.so", "ld-linux", "libz.so",
@@ -43,12 +45,15 @@ def write_stubs(torch: Path, libraries: Path, compiler: str, also: frozenset[str
 
 def collect(elf: ELFFile, needed: dict[str, dict[str, str]], bare: set[str]) -> None:
     """Add what a library needs: by soname, the symbols with their versions; and the symbols without a version."""
-    for tag in elf.get_section_by_name(".dynamic").iter_tags("DT_NEEDED"):
-        needed.setdefault(tag.needed, {})
-    symbols, versions = elf.get_section_by_name(".dynsym"), elf.get_section_by_name(".gnu.version")
+    dynamic, symbols = elf.get_section_by_name(".dynamic"), elf.get_section_by_name(".dynsym")
+    versions = elf.get_section_by_name(".gnu.version")
     wanted = elf.get_section_by_name(".gnu.version_r")
+    assert isinstance(dynamic, DynamicSection)
+    assert isinstance(symbols, SymbolTableSection)
     assert isinstance(versions, GNUVerSymSection)
     assert isinstance(wanted, GNUVerNeedSection)
+    for tag in dynamic.iter_tags("DT_NEEDED"):
+        needed.setdefault(tag.needed, {})  # type: ignore[attr-defined]
     names = {
         each.entry.vna_other: (library.name, each.name) for library, inside in wanted.iter_versions() for each in inside
     }
@@ -57,7 +62,7 @@ def collect(elf: ELFFile, needed: dict[str, dict[str, str]], bare: set[str]) -> 
             continue
         if at.entry["ndx"] in names:
             library, version = names[at.entry["ndx"]]
-            needed.setdefault(library, {})[symbol.name] = version
+            needed.setdefault(str(library), {})[symbol.name] = version
         else:
             bare.add(symbol.name)
 

@@ -113,9 +113,10 @@ def summary(package: str, names: list[tuple[str, str]]) -> str:
 
 def manifest() -> str:
     """The fields of the manifest."""
-    module = "kernelwheel.runtime.artifact.manifest"
-    schema = automatic("module", f"{module}_schema") + automatic("function", f"{module}_schema.check_manifest")
-    return f"# manifest.json\n\n{automatic('module', module)}\n{manifest_fields()}\n## The schema\n\n{schema}"
+    module = automatic("module", "kernelwheel.runtime.artifact.manifest")
+    name = "kernelwheel.store.manifest_fields"
+    schema = automatic("module", name) + automatic("function", f"{name}.check_manifest")
+    return f"# manifest.json\n\n{module}\n{manifest_fields()}\n## The schema\n\n{schema}"
 
 
 if __name__ == "__main__":

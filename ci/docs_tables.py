@@ -13,9 +13,9 @@ from kernelwheel.project.arch_choice import ArchList
 from kernelwheel.project.extension import KEYS
 from kernelwheel.project.package import FACTS
 from kernelwheel.reference import table
-from kernelwheel.runtime.artifact import manifest_schema as schema
-from kernelwheel.runtime.artifact.content import PARTS
 from kernelwheel.runtime.artifact.manifest import Library, Manifest, Requires
+from kernelwheel.store import manifest_fields as schema
+from kernelwheel.store.manifest_fields import PARTS
 
 
 def manifest_fields() -> str:

@@ -52,7 +52,7 @@ def load_cuda(info: dict[str, Any]) -> None:
 
     files = [library["file"] for library in info["manifest"]["libraries"] if library["device"] == "cuda"]
     for file in files:
-        torch.ops.load_library(str(Path(info["artifact"], file)))  # type: ignore[no-untyped-call]
+        torch.ops.load_library(str(Path(info["artifact"], file)))
     report("cuda", files=files)
 
 

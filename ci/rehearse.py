@@ -154,7 +154,7 @@ def upload(served: Index, files: Sequence[Path], env: Mapping[str, str] = os.env
 def as_user(served: Index, part: str, version: str, *options: str) -> None:
     """Run a part of ci/rehearsal.sh by a user of a new Debian, to whom the index is the only one."""
     env = {**os.environ, "PIP_INDEX_URL": f"{served.url}/simple/"}
-    command = [ROOT / "ci" / "fresh", *options, f"ci/rehearsal.sh {part} {version}"]
+    command = [str(ROOT / "ci/fresh"), *options, f"ci/rehearsal.sh {part} {version}"]
     if subprocess.run(command, env=env, check=False).returncode != 0:
         raise Refused("a rehearsal that succeeds", f"the part {part} of ci/rehearsal.sh failed", "see what it says")
 

@@ -154,8 +154,8 @@ def version_of(repository: Path, commit: str) -> str:
     }
     version, *others = dict.fromkeys(written.values())
     if others or version == "none":
-        found = ", ".join(f"{file}: {each}" for file, each in written.items())
-        raise Refused(f"one version in {' and '.join(VERSIONS)}", found, "write the same into both, and commit")
+        both = ", ".join(f"{file}: {each}" for file, each in written.items())
+        raise Refused(f"one version in {' and '.join(VERSIONS)}", both, "write the same into both, and commit")
     tags = [tag for tag in git("tag", "--points-at", commit, repository=repository).split() if re.match(r"v\d", tag)]
     if not tags:
         return f"{version}+g{commit[:9]}"
@@ -256,7 +256,7 @@ def fetch_packages(folder: Path, platform: str, nvcc: str, checkout: Path) -> No
     from kernelwheel.project.build_platforms import PLATFORMS
 
     release = ".".join(nvcc.split()[-1].split(".")[:2])
-    words = ["--target", folder, "--constraint", checkout / LOCK, *pip_words(release, PLATFORMS[platform])]
+    words = ["--target", str(folder), "--constraint", str(checkout / LOCK), *pip_words(release, PLATFORMS[platform])]
     command = [sys.executable, "-m", "pip", "install", "--quiet", *words]
     env = {**os.environ, **LOCKED}
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
@@ -318,7 +318,10 @@ def as_nobody(work: Path) -> tuple[str, ...]:
     probe.mkdir()
     shutil.chown(probe, "nobody")
     seen = "import os, sys; sys.exit(not os.path.exists(sys.executable))"
-    for command in ([sys.executable, "-m", "venv", "--without-pip", probe], [probe / "bin" / "python", "-c", seen]):
+    for command in (
+        [sys.executable, "-m", "venv", "--without-pip", str(probe)],
+        [str(probe / "bin/python"), "-c", seen],
+    ):
         try:
             subprocess.run([*words, *command], capture_output=True, check=True, cwd=probe)
         except subprocess.CalledProcessError:

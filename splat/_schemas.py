@@ -76,6 +76,6 @@ def define_operators() -> None:
     """Define them, unless an earlier import in this process has."""
     namespace: Any = torch.ops.splat
     if "definitions" not in vars(namespace):  # they last as the namespace does
-        namespace.definitions = library.Library("splat", "FRAGMENT")  # type: ignore[no-untyped-call]
+        namespace.definitions = library.Library("splat", "FRAGMENT")
         for schema in SCHEMAS:
             namespace.definitions.define(schema)

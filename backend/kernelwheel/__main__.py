@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
 
 from .cli import cache_commands, doctor, inspection
@@ -44,7 +45,14 @@ def _kernels(name: str) -> Kernels:
     """Those of an installed package, or, as kernelwheel.NAME, what `kernelwheel.load` has compiled under a name."""
     if name.startswith("kernelwheel."):
         return Kernels(name, LOADED, Path(os.devnull, "loaded", "_native"))
-    return find_kernels(name)
+    return find_kernels(name, _imported_version)
+
+
+def _imported_version(package: str) -> dict[str, str]:
+    """The version that a package itself says when it is imported, if it does."""
+    import_module(package)
+    own = getattr(sys.modules.get(f"{package}._kernelwheel.kernels"), "Kernels", None)
+    return {package: own.constructed[package].installed.version} if own and package in own.constructed else {}
 
 
 def command_line() -> argparse.ArgumentParser:

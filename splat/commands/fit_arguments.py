@@ -101,9 +101,9 @@ def add_fit_arguments(parser: argparse.ArgumentParser) -> None:
         "--sh-degree",
         type=int,
         choices=range(4),
-        default=2,
         metavar="0-3",
-        help="degree of the spherical harmonics: with 0, colours look the same from every direction; default: 2",
+        help="degree of the spherical harmonics: with 0, colours look the same from every direction; default: 2, or "
+        "that of the scene to begin with if it is higher",
     )
     parser.add_argument("--seed", type=_seed, default=0, help="seed of the random numbers; default: 0")
     parser.add_argument("--verbose", action="store_true", help="print the quality of each picture, too")

@@ -63,6 +63,7 @@ def fit_job(args: argparse.Namespace, device: torch.device, begin: Gaussians | N
         "device": device,
         "steps": steps,
         "gaussians": args.gaussians or max(gaussians, len(begin) if begin else 0),
+        "sh_degree": args.sh_degree if args.sh_degree is not None else max(2, min(begin.degree, 3) if begin else 0),
         "begin": begin,
         "max_size": args.max_size or (size.max_size if args.downscale == 1 else None),
     }

@@ -22,6 +22,7 @@ from ..scene.camera import FirstView
 from ..scene.camera_list import TakenPicture, up_of
 from ..scene.gaussians import Gaussians
 from ..scene.image import to_8_bit
+from ..scene.names import one_line
 from ..view.camera_controls import set_value
 from ..view.drawing import Picture
 from ..view.open_page import ViewerOptions
@@ -131,7 +132,7 @@ def check_view(job: FitJob, shards: Shards) -> None:
 @contextmanager
 def fit_page(job: FitJob, work: FitWork, kind: str) -> Iterator[FitPage]:
     """Serve the page of a fit until the block ends. Raises as `open_viewer`."""
-    page, views, name = FitPage(job, kind), work.views, job.output.name
+    page, views, name = FitPage(job, kind), work.views, one_line(job.output.name)
     cameras, names = views.cameras()
     scene = work.trainer.gaussians()
     first = FirstView(cameras[0], up_of(cameras)), [TakenPicture(*pair) for pair in zip(names, cameras, strict=True)]

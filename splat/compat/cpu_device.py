@@ -77,7 +77,7 @@ class Event:
 
 def change(module: Any) -> None:
     """Put the CPU in place of CUDA in `torch`, which has just been imported, for all threads."""
-    OnTheCpu().__enter__()  # type: ignore[no-untyped-call]
+    OnTheCpu().__enter__()
     start, load = threading.Thread.start, module.load
 
     def start_on_the_cpu(thread: threading.Thread) -> None:

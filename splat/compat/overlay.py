@@ -117,7 +117,7 @@ def _release(version: str) -> tuple[int, ...]:
 
 
 def _fitted(theirs: Callable[..., Any], ours: Callable[..., Any], release: tuple[int, ...]) -> Callable[..., Any]:
-    """Ours, with the parameters and the results of theirs."""
+    """Ours, with the parameters, their defaults and the results of theirs."""
     if (1, 5, 3) <= release < (1, 6):
         return ours
     name, one_radius = theirs.__name__, release < (1, 5)
@@ -125,11 +125,14 @@ def _fitted(theirs: Callable[..., Any], ours: Callable[..., Any], release: tuple
         ours = gsplat14.rasterization
     if release >= (1, 6) and "max_alpha" in inspect.signature(ours).parameters:
         ours = functools.partial(ours, max_alpha=0.99)
-    signature = inspect.signature(theirs)
+    signature, own = inspect.signature(theirs), inspect.signature(ours).parameters
+    named = {RENAMED.get(each, each): parameter.default for each, parameter in signature.parameters.items()}
+    defaults = {each: value for each, value in named.items() if each in own and value is not inspect.Parameter.empty}
 
     @functools.wraps(theirs)
     def fitted(*args: Any, **kwargs: Any) -> Any:
-        given = {RENAMED.get(each, each): value for each, value in signature.bind(*args, **kwargs).arguments.items()}
+        said = signature.bind(*args, **kwargs).arguments
+        given = defaults | {RENAMED.get(each, each): value for each, value in said.items()}
         if given.pop("ortho", False):  # before 1.4
             given["camera_model"] = "ortho"
         if one_radius and "radii" in given:

@@ -51,7 +51,7 @@ def _refined(scene: Gaussians, views: Views, extent: float) -> Views:
         camera = CameraCorrections(one.viewmats, extent, _STEPS, common=True)
         for step in range(1, _STEPS + 1):
             image, _ = render(scene, one, 0, scene.degree, viewmats=camera.viewmats_of([0]))
-            training_loss(image, one.target(0), one.mask(0)).backward()  # type: ignore[no-untyped-call]
+            training_loss(image, one.target(0), one.mask(0)).backward()
             camera.values.step([0], step)
         found.append(camera.corrected()[0])
     return replace(views, viewmats=torch.stack(found))

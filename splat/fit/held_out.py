@@ -37,7 +37,8 @@ class HoldOut:
         Raises SceneError if no picture is left for one of the two uses, OSError if the file cannot be opened.
         """
         if self.names is not None:
-            return _checked(_named(self.names, views.names), same_pictures(views), views, f"{self.names}")
+            names = [views.name(view) for view in range(len(views))]
+            return _checked(_named(self.names, names), same_pictures(views), views, f"{self.names}")
         if self.every is None and any(views.held_out):
             marked = [view for view, held_out in enumerate(views.held_out) if held_out]
             return _checked(marked, same_pictures(views), views, "the capture")

@@ -26,10 +26,23 @@ def some_of(points: Tensor) -> Tensor:
     return points[:: max(len(points) // _SAMPLE, 1)]
 
 
+def check_places(what: str, viewmats: Tensor) -> None:
+    """SceneError if several cameras [C, 4, 4] all stand in one place."""
+    centers = -(viewmats[:, :3, :3].mT @ viewmats[:, :3, 3:])[..., 0]
+    if not float((centers - centers[0]).abs().max()) > 1e-6 * max(float(centers.abs().max()), 1e-30):
+        raise SceneError(
+            f"{what}: photographs from several places are required, found {len(centers)} from a single one, which say "
+            "nothing about distances"
+        )
+
+
 def check_overlap(what: str, points: Tensor, cameras: Sequence[Camera]) -> None:
-    """SceneError unless some of the points are in two pictures; a warning counts the pictures that share none."""
+    """SceneError unless some of the points are in two pictures; a warning counts the pictures that share none.
+
+    A single picture must show some.
+    """
     seen = seen_by(some_of(points), cameras)
-    shared = seen[:, seen.sum(dim=0) >= 2].any(dim=1)
+    shared = seen[:, seen.sum(dim=0) >= min(2, len(cameras))].any(dim=1)
     if not shared.any():
         raise _no_overlap(what)
     if not shared.all():
@@ -40,7 +53,8 @@ def check_overlap(what: str, points: Tensor, cameras: Sequence[Camera]) -> None:
 
 
 def shared_points(what: str, count: int, cameras: Sequence[Camera], generator: torch.Generator) -> Tensor:
-    """`count` random points [count, 3] that two cameras see at least; SceneError if there hardly are any.
+    """`count` random points [count, 3] that two cameras see at least, or the only one; SceneError if there hardly are
+    any.
 
     They are drawn along the cameras' rays, at a fifth of the distance to what the cameras look at to 2.5 times as much.
     """
@@ -65,7 +79,7 @@ def shared_points(what: str, count: int, cameras: Sequence[Camera], generator: t
         counts = torch.zeros(batch, dtype=torch.int32)
         for camera in cameras:
             counts += seen_by(points, [camera])[0]
-        found.append(points[counts >= 2])
+        found.append(points[counts >= min(2, len(cameras))])
         if sum(map(len, found)) >= count:
             return torch.cat(found)[:count]
     raise _no_overlap(what)

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 import torch
-from torch import Tensor
 
 from ..photos.capture import Capture, Photograph, normal
 from ..photos.lens_formulas import PANORAMA
@@ -27,7 +26,7 @@ from ..scene.gaussians import SceneError
 from ..scene.names import listed, name_end
 from .drawn_lenses import AS_TAKEN, LENSES, DrawnLens, drawn_lens, drawn_parts, intrinsics, lens_camera
 from .fit_memory import PHOTOGRAPH, UNLIMITED, FitMemory, check_fitting
-from .overlap import check_overlap, shared_points
+from .overlap import check_overlap, check_places, shared_points
 from .views import Views, near_origin
 
 _SMALLEST: Final = 8
@@ -108,7 +107,7 @@ def photograph_views(
     viewmats = torch.stack([torch.from_numpy(photograph.viewmat) for photograph in capture.photographs])
     Ks = torch.stack([intrinsics(camera.lens) for camera in cameras])
     viewmats, positions, offset = near_origin(what, viewmats, torch.from_numpy(capture.points.copy()))
-    _check_places(what, viewmats)
+    check_places(what, viewmats)
     seers = list(map(lens_camera, viewmats, Ks, sizes, [camera.drawn for camera in cameras]))
     if len(positions):
         colors = torch.from_numpy(capture.colors.copy()).float() / 255
@@ -273,12 +272,3 @@ def _has_proportions(size: tuple[int, int], lens: Lens) -> bool:
     # Pictures that were made smaller beforehand have rounded sizes.
     width, height = size
     return abs(width * lens.height - height * lens.width) <= max(lens.width, lens.height, width, height)
-
-
-def _check_places(what: str, viewmats: Tensor) -> None:
-    centers = -(viewmats[:, :3, :3].mT @ viewmats[:, :3, 3:])[..., 0]
-    if not float((centers - centers[0]).abs().max()) > 1e-6 * max(float(centers.abs().max()), 1e-30):
-        raise SceneError(
-            f"{what}: photographs from several places are required, found {len(centers)} from a single one, which say "
-            "nothing about distances"
-        )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,8 +20,9 @@ from ..scene.camera import orbit
 from ..scene.colors import unit_colors
 from ..scene.gaussians import SceneError
 from ..scene.npz import read_npz
+from .drawn_lenses import lens_camera
 from .fit_memory import UNLIMITED, FitMemory, check_fitting
-from .overlap import looked_at
+from .overlap import check_overlap, check_places, shared_points
 from .views import Views, near_origin
 
 _FOV = 50.0
@@ -28,6 +30,8 @@ _SAME = 1e-6
 """How far numbers of a matrix may be from what they must be."""
 _FLOATS = 12
 """Bytes of a pixel whose colours are float32."""
+_DARKEST = -0.5
+"""Of colours: far below what is left around edges when pictures are made smaller."""
 _REQUIRED = {"images": "[C, H, W, 3]", "viewmats": "[C, 4, 4]", "Ks": "[C, 3, 3]"}
 
 
@@ -101,7 +105,10 @@ def _read_picture(path: Path, memory: FitMemory) -> Tensor:
     size = picture_header(path).shown_size
     check_fitting(str(path), "picture", [size], _FLOATS, memory)
     check_unpacking(path, size, memory.reading)
-    return _as_colors(read_resized(path, size, turned=True).colors, f"{path}")
+    pixels = read_resized(path, size, turned=True)
+    if pixels.transparent:
+        warnings.warn(f"{path}: transparent in places; black is behind it and behind the scene", stacklevel=3)
+    return _as_colors(pixels.colors, f"{path}")
 
 
 def _read_npz(path: Path, points: int, generator: torch.Generator, memory: FitMemory) -> Views:
@@ -120,29 +127,41 @@ def _read_npz(path: Path, points: int, generator: torch.Generator, memory: FitMe
     for name, values, expected in (("viewmats", viewmats, (count, 4, 4)), ("Ks", Ks, (count, 3, 3))):
         if tuple(values.shape) != expected:
             raise SceneError(f"{path}: {name} must have shape {list(expected)}, found {list(values.shape)}")
-    _check_no_skew(Ks, f"{path}: Ks")
+    _check_intrinsics(Ks, sizes[0], f"{path}: Ks")
     for number, matrix in enumerate(viewmats.numpy(), 1):
         what = f"{path}: viewmats: picture {number}"
         if np.abs(matrix[3] - (0, 0, 0, 1)).max() > _SAME:
             found = matrix[3].tolist()
             raise SceneError(f"{what}: 0 0 0 1 is required in the last row, found {found}; was it transposed?")
         rigid_transform(matrix[:3, :3], matrix[:3, 3], what)
+    positions, colors = _points_of(path, arrays)
+    viewmats, positions, offset = near_origin(f"{path}", viewmats, positions)
+    seers = [lens_camera(*camera, None) for camera in zip(viewmats, Ks.double(), sizes, strict=True)]
+    if len(positions):
+        check_overlap(f"{path}", positions, seers)
+    else:
+        if count > 1:
+            check_places(f"{path}", viewmats)
+        positions = shared_points(f"{path}", points, seers, generator)
+        colors = torch.full((points, 3), 0.5)
+    return Views(tuple(images), viewmats.float(), Ks, positions.float(), colors, offset=offset)
+
+
+def _points_of(path: Path, arrays: Mapping[str, npt.NDArray[np.generic]]) -> tuple[Tensor, Tensor]:
+    """Points [P, 3], float64, and their colours; none if the file has none."""
     if "points" not in arrays:
-        viewmats, _, offset = near_origin(f"{path}", viewmats, torch.zeros(0, 3))
-        positions = _seen_points(viewmats, points, generator)
-        return Views(tuple(images), viewmats.float(), Ks, positions, torch.full((points, 3), 0.5), offset=offset)
+        return torch.zeros(0, 3, dtype=torch.float64), torch.zeros(0, 3)
     positions = _as_doubles(arrays["points"], f"{path}: points")
     colors = _as_colors(arrays["colors"], f"{path}: colors") if "colors" in arrays else 0.5 + 0 * positions.float()
     if positions.ndim != 2 or positions.shape[1] != 3 or colors.shape != positions.shape or not len(positions):
         raise SceneError(
             f"{path}: points and colors must have shape [P, 3], found {list(positions.shape)} and {list(colors.shape)}"
         )
-    viewmats, positions, offset = near_origin(f"{path}", viewmats, positions)
-    return Views(tuple(images), viewmats.float(), Ks, positions.float(), colors, offset=offset)
+    return positions, colors
 
 
-def _check_no_skew(Ks: Tensor, what: str) -> None:
-    """SceneError unless all intrinsics [C, 3, 3] are focal lengths and a principal point."""
+def _check_intrinsics(Ks: Tensor, size: tuple[int, int], what: str) -> None:
+    """SceneError unless all intrinsics [C, 3, 3] are focal lengths and a principal point in pixels of this size."""
     others = Ks - torch.eye(3)
     for row, column in ((0, 0), (0, 2), (1, 1), (1, 2)):
         others[:, row, column] = 0
@@ -153,22 +172,20 @@ def _check_no_skew(Ks: Tensor, what: str) -> None:
             f"{what} must be fx 0 cx, 0 fy cy and 0 0 1, found {Ks[first].tolist()} for picture {first + 1}: there is "
             "no skew"
         )
-
-
-def _seen_points(viewmats: Tensor, points: int, generator: torch.Generator) -> Tensor:
-    """Random points around what the cameras look at: the point nearest to all of their axes."""
-    rotations, shifts = viewmats[:, :3, :3], viewmats[:, :3, 3:]
-    centers = (-rotations.mT @ shifts)[..., 0]
-    middle = looked_at(centers, rotations[:, 2])
-    radius = 0.5 * torch.linalg.vector_norm(centers - middle, dim=1).mean()
-    positions: Tensor = middle + radius * (2 * torch.rand(points, 3, generator=generator) - 1)
-    return positions.float()
+    largest = float(Ks[:, :2].max())
+    if largest < max(size) / 10:
+        raise SceneError(f"{what} must be in pixels of {size[0]}x{size[1]}, found nothing above {largest:g}")
 
 
 def _as_colors(values: npt.NDArray[np.generic], what: str) -> Tensor:
     """Values from 0 to 1, from integers or floating-point numbers."""
     _as_floats(values, what)
-    return torch.from_numpy(unit_colors(values, values.dtype)).clamp(0, 1)
+    found = unit_colors(values, values.dtype)
+    if found.size and found.min() < _DARKEST:
+        raise SceneError(
+            f"{what} must be from 0 to 1, found {found.min():g}: is 0 in the middle between black and white?"
+        )
+    return torch.from_numpy(found).clamp(0, 1)
 
 
 def _as_doubles(values: npt.NDArray[np.generic], what: str) -> Tensor:

@@ -5,7 +5,7 @@ those with the largest absolute gradients of their projected centres (Ye et al.,
 
 `default` is what Kerbl et al. (2023), section 5.2, do, as gsplat's `DefaultStrategy` does: where the mean gradient of
 the projected centre exceeds a threshold, small Gaussians are cloned and large ones split; nearly transparent ones are
-removed; from time to time all become transparent. Here, the requested number is its limit.
+removed; from time to time all become transparent. Here, the requested number is its limit, and large ones stay.
 
 `mcmc` follows Kheradmand et al., *3D Gaussian Splatting as Markov Chain Monte Carlo* (2024): dead Gaussians move to
 where opaque ones are, new ones are added there, in even steps up to the requested number; the centres get noise; and

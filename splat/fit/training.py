@@ -131,7 +131,7 @@ class Trainer:
         means2d.retain_grad()
         loss = image.sum() if own is None else self._loss(image, own)
         self.table.optimizer.zero_grad(set_to_none=True)
-        (loss / len(views) + self.strategy.penalty(scene, self.total, self.extent)).backward()  # type: ignore[no-untyped-call]
+        (loss / len(views) + self.strategy.penalty(scene, self.total, self.extent)).backward()
         self._record(means2d.absgrad if self.absgrad else means2d.grad, meta["radii"], views)
         self.table.optimizer.step()
         for values in self.picture_parameters.values():
@@ -228,5 +228,13 @@ def _begun(scene: Gaussians, views: Views, options: FitOptions, shards: Shards) 
         raise SceneError(f"a scene that the pictures show is required, found that {words}; check its coordinates")
     if empty:
         warnings.warn(words, stacklevel=3)
+    if (degree := used_degree(scene.sh[:, 1:])) > options.sh_degree:
+        warnings.warn(
+            f"the colours of the scene to begin with are of degree {degree}, which is cut to {options.sh_degree}; "
+            "--sh-degree chooses another",
+            stacklevel=3,
+        )
+    if scene.antialiased:
+        warnings.warn("the scene to begin with is drawn antialiased, and a fit is not: it begins worse", stacklevel=3)
     whole = scene_parameters(scene, means, options.sh_degree)
     return {name: shards.own(rows).to(views.device) for name, rows in whole.items()}

@@ -148,7 +148,8 @@ def blended_weights(pixels: Tensor, ids: Tensor, splats: FlatSplats, size: tuple
     """How much of each Gaussian its pixel shows, [M], of pairs and Gaussians as of `blended_pairs`."""
     width, height = size
     within = pixels % (width * height)
-    _, alphas = splats.alphas(ids, within % width + 0.5, within // width + 0.5)
+    x, y = (within % width).float() + 0.5, (within // width).float() + 0.5
+    _, alphas = splats.alphas(ids, x, y)
     return alphas * _transmittances(alphas, pixels)
 
 

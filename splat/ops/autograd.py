@@ -16,7 +16,7 @@ from .checks import check_no_tangent
 @functools.cache
 def _registered() -> library.Library:
     """What is registered lasts as long as this."""
-    return library.Library("splat", "IMPL")  # type: ignore[no-untyped-call]
+    return library.Library("splat", "IMPL")
 
 
 def register_autograd(name: str, keep: Callable[..., None], differentiate: Callable[..., tuple[Any, ...]]) -> None:
@@ -49,10 +49,10 @@ def register_autograd(name: str, keep: Callable[..., None], differentiate: Calla
                     check_no_tangent(f"an argument of splat::{name}", argument)
         differentiable = any(isinstance(argument, Tensor) and argument.requires_grad for argument in arguments)
         if differentiable and torch.is_grad_enabled():
-            return Differentiable.apply(*arguments, keys)  # type: ignore[no-untyped-call]
+            return Differentiable.apply(*arguments, keys)
         return run(keys, arguments)
 
-    _registered().impl(name, call, "Autograd", with_keyset=True)  # type: ignore[no-untyped-call]
+    _registered().impl(name, call, "Autograd", with_keyset=True)
 
 
 def keep_call(ctx: Any, inputs: tuple[Any, ...], *outputs: Tensor) -> None:

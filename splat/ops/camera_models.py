@@ -53,7 +53,7 @@ def _pinhole(means: Tensor, focal: Tensor, centre: Tensor, size: Tensor) -> tupl
 
 
 def _ortho(means: Tensor, focal: Tensor, centre: Tensor, size: Tensor) -> tuple[Tensor, Tensor]:
-    return means[..., :2], torch.eye(2, 3, device=means.device).expand(*means.shape[:-1], 2, 3)
+    return means[..., :2], torch.eye(2, 3, dtype=means.dtype, device=means.device).expand(*means.shape[:-1], 2, 3)
 
 
 def _fisheye(means: Tensor, focal: Tensor, centre: Tensor, size: Tensor) -> tuple[Tensor, Tensor]:

@@ -65,7 +65,7 @@ def _word(dtype: torch.dtype) -> str:
 
 def check_no_tangent(name: str, tensor: Tensor) -> None:
     """Raise NotImplementedError for a tensor with a forward-mode tangent, which would be lost."""
-    if forward_ad.unpack_dual(tensor).tangent is not None:  # type: ignore[no-untyped-call]
+    if forward_ad.unpack_dual(tensor).tangent is not None:
         raise NotImplementedError(
             f"{name} has a forward-mode tangent, and there is no forward-mode derivative; use reverse mode, "
             "torch.autograd.grad"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from .arguments import (
@@ -197,16 +198,14 @@ def _blend(
 
 def _facts(drawing: Drawing) -> dict[str, object]:
     """What all ranks must agree on, beside the settings."""
-    scene, cameras, options, features = drawing.scene, drawing.cameras, drawing.options, drawing.features
-    # Who has no backward pass would keep the others waiting in theirs.
-    tensors = (scene.means, scene.quats, scene.scales, scene.covars, scene.opacities, *features.tensors)
+    cameras, options = drawing.cameras, drawing.options
     return {
         "render_mode": options.render_mode,
-        **features.facts,
+        **drawing.features.facts,
         "absgrad": options.absgrad,
         "global_z_order": options.global_z_order,
-        "requires_grad": any(tensor is not None and tensor.requires_grad for tensor in tensors),
-        "viewmats.requires_grad": cameras.viewmats.requires_grad,
+        # Who does not differentiate by them would keep the others waiting.
+        "viewmats.requires_grad": cameras.viewmats.requires_grad and torch.is_grad_enabled(),
         "with_ut": options.with_ut and (cameras.model, *map(_kind, cameras.lens)),
     }
 

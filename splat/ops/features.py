@@ -66,11 +66,6 @@ class Features:
             self.backgrounds = pad(backgrounds, (0, 1)) if self.channels > 1 else None
 
     @property
-    def tensors(self) -> list[Tensor]:
-        """The colours and the signals."""
-        return [each.values for each in (self.colors, self.signals) if each is not None]
-
-    @property
     def facts(self) -> dict[str, object]:
         """What all ranks must agree on."""
         degrees = [each and each.degree for each in (self.colors, self.signals)]

@@ -111,7 +111,7 @@ def _check_rotations(name: str, viewmats: Tensor) -> None:
     if viewmats.is_cuda or torch.compiler.is_compiling():
         return
     rotations = viewmats.detach()[..., :3, :3].double()
-    off = (rotations @ rotations.mT - torch.eye(3, dtype=torch.float64)).abs()
+    off = (rotations @ rotations.mT - torch.eye(3, dtype=torch.float64, device=rotations.device)).abs()
     if not (off < 1e-3).all() or not (torch.linalg.det(rotations) > 0).all():
         raise ValueError(
             f"{name} must have rotations without scale, for lenses and rays, found {viewmats.tolist()}; divide each by "

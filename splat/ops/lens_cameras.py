@@ -97,7 +97,7 @@ class Camera:
         """
         across, time = "LEFT" in self.shutter, self.translation.new_zeros(1)
         if self.turn is not None:
-            centres = torch.arange(self.width if across else self.height).to(time) + 0.5
+            centres = torch.arange(self.width if across else self.height, device=time.device).to(time) + 0.5
             time = self.times(centres, centres)
         # One pose of the camera for each line of pixels, or for all. The inverse of a rotation is its transpose.
         rotations = self._turned(self._parts(self.rotation), 1, time[:, None, None])

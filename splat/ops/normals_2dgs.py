@@ -14,15 +14,14 @@ def in_world(vectors: Tensor, rotations: Tensor) -> Tensor:
 
 def facing_normals(axes: Tensor, centres: Tensor) -> Tensor:
     """The third axes [..., 3] of rotations [..., 3, 3] in camera space, on the side of the camera."""
-    towards = torch.where((axes[..., 2] * centres).sum(-1, keepdim=True) < 0, 1.0, -1.0)
+    towards = torch.where((axes[..., 2] * centres).sum(-1, keepdim=True) < 0, 1.0, -1.0).to(axes)
     return axes[..., 2] * towards
 
 
 def surface_normals(depths: Tensor, rotations: Tensor, Ks: Tensor) -> Tensor:
     """Unit normals [..., H, W, 3] of the surface of depths [..., H, W, 1], in world coordinates; zeros at the edges."""
     height, width = depths.shape[-3:-1]
-    x = torch.arange(width, device=depths.device) + 0.5
-    y = torch.arange(height, device=depths.device) + 0.5
+    x, y = (torch.arange(size, dtype=depths.dtype, device=depths.device) + 0.5 for size in (width, height))
     focal_x, focal_y, centre_x, centre_y = (Ks[..., i, j, None, None] for i, j in ((0, 0), (1, 1), (0, 2), (1, 2)))
     rays = torch.stack([(x - centre_x) / focal_x + 0 * y[:, None], (y[:, None] - centre_y) / focal_y + 0 * x], dim=-1)
     points = depths * pad(rays, (0, 1), value=1.0)

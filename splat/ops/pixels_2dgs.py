@@ -116,7 +116,7 @@ def rasterize_2dgs(
     check_memory(count, height, width, channels + 7, means2d.device)
     flat = means2d.shape[:-1] if packed else (count, means2d.shape[-2])
     ray_transforms = _with_densify(ray_transforms, densify)
-    drawn, alphas, distortions, medians = _Rasterize2dgs.apply(  # type: ignore[no-untyped-call]
+    drawn, alphas, distortions, medians = _Rasterize2dgs.apply(
         [means2d] if absgrad else [],
         shaped(means2d, *flat, 2),
         ray_transforms.reshape(*flat, 9),
@@ -170,7 +170,7 @@ class _Rasterize2dgs(torch.autograd.Function):
 
 def _with_densify(ray_transforms: Tensor, densify: Tensor) -> Tensor:
     """The ray transforms; the gradient by the centre, times its depth, is also that of `densify`."""
-    result: Tensor = _Densify.apply(ray_transforms, densify)  # type: ignore[no-untyped-call]
+    result: Tensor = _Densify.apply(ray_transforms, densify)
     return result
 
 

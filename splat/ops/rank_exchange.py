@@ -147,7 +147,7 @@ class _GatheredViews(torch.autograd.Function):
         ranks = ctx.ranks
         total = gradients[0].contiguous()
         dist.all_reduce(total)
-        mine: Tensor = total.split(ranks.cameras)[ranks.rank]  # type: ignore[no-untyped-call]
+        mine: Tensor = total.split(ranks.cameras)[ranks.rank]
         return mine, None
 
 
@@ -168,6 +168,9 @@ def exchange_pairs(
     Returns:
         This rank's pairs; the pairs of this rank's cameras with the Gaussians of all, by rank, and their colours
         [M, D]. Of the latter, images are numbered among this rank's, Gaussians among those of all ranks.
+
+    Raises:
+        ValueError: only some ranks will have a backward pass, in which they would wait for the others; in all alike.
     """
     own, own_colors, _ = pack(splats, colors, per_camera, sizes, None)
     visible = own.visible
@@ -179,14 +182,16 @@ def exchange_pairs(
     images = visible.image_ids - first_cameras[:-1].repeat_interleave(sent)
     gaussians = visible.gaussian_ids + sum(ranks.gaussians[: ranks.rank])
 
-    counts = _gathered(sent).tolist()
+    values = own.means2d, own.depths, own.conics, own.opacities, own_colors
+    differentiable = torch.is_grad_enabled() and any(each.requires_grad for each in values)
+    *counts, kinds = _gathered(torch.cat([sent, sent.new_tensor([differentiable])])).T.tolist()
+    if found := disagreement([{"requires_grad (False in torch.no_grad)": bool(kind)} for kind in kinds]):
+        raise ValueError(found)
     shown = own if packed else splats
-    exchange = _Exchange(counts[ranks.rank], [row[ranks.rank] for row in counts], (shown.means2d, visible), absgrad)
+    exchange = _Exchange([row[ranks.rank] for row in counts], counts[ranks.rank], (shown.means2d, visible), absgrad)
     apply: Any = _Exchanged.apply
     integers = images.int(), gaussians.int(), own.radii
-    images, gaussians, radii, means2d, depths, conics, opacities, colors = apply(
-        exchange, *integers, own.means2d, own.depths, own.conics, own.opacities, own_colors
-    )
+    images, gaussians, radii, means2d, depths, conics, opacities, colors = apply(exchange, *integers, *values)
     exchange.received = weakref.ref(means2d)  # means2d is made from what holds `exchange`
     received = Splats(radii, means2d, depths, conics, opacities, Visible(images.long(), gaussians.long()))
     return shown, received, colors

@@ -88,7 +88,7 @@ class _RasterizeWithAbsgrad(torch.autograd.Function):
 
 
 def _apply(*inputs: Any) -> Any:
-    return _RasterizeWithAbsgrad.apply(*inputs)  # type: ignore[no-untyped-call]
+    return _RasterizeWithAbsgrad.apply(*inputs)
 
 
 # This is what torch.compiler.disable does, but that would import torch's compiler with the package, which takes a

@@ -33,7 +33,7 @@ def adam(
         param_grad: float32, shaped like param.
         exp_avg: float32, shaped like param: the average of the gradients, changed.
         exp_avg_sq: float32, shaped like param: the average of their squares, changed.
-        valid: bool [N], or None for all.
+        valid: bool [N] or [N, 1], or None for all.
         lr: the learning rate.
         b1: how much of the average of the gradients stays.
         b2: how much of the average of their squares stays.
@@ -47,7 +47,7 @@ def adam(
         _step(param, param_grad, exp_avg, exp_avg_sq, *numbers)
         return
     # Only the rows that change are read and written: a scene has many, of which a camera sees few.
-    rows = valid.nonzero().flatten()
+    rows = valid.flatten().nonzero().flatten()
     part, average, average_sq = (tensor.index_select(0, rows) for tensor in (param, exp_avg, exp_avg_sq))
     _step(part, param_grad.index_select(0, rows), average, average_sq, *numbers)
     for whole, changed in ((param, part), (exp_avg, average), (exp_avg_sq, average_sq)):
@@ -74,7 +74,7 @@ def _check(
         raise ValueError("param must have shape [N, ...], found []")
     if valid is not None:
         check_tensor("valid", valid, param, torch.bool)
-        check_shape("valid", valid, param.shape[:1], "[N]")
+        check_shape("valid", valid.flatten(), param.shape[:1], "[N]")
     return number("lr", lr), number("b1", b1, most=1), number("b2", b2, most=1), number("eps", eps)
 
 
@@ -102,11 +102,11 @@ class SelectiveAdam(torch.optim.Adam):
 
     @torch.no_grad()
     def step(self, visibility: Tensor) -> None:  # type: ignore[override]
-        """Step the Gaussians where `visibility`, bool [N], is True.
+        """Step the Gaussians where `visibility`, bool [N] or [N, 1], is True.
 
         Raises:
             TypeError, ValueError: if a group has not one tensor, a number of it is wrong, or visibility is not bool
-                [N]; then no group has changed.
+                or of another number; then no group has changed.
         """
         steps: list[Any] = []
         for group in self.param_groups:

@@ -15,6 +15,7 @@ in uint gaussian;
 flat out vec2 centre;
 flat out vec3 conic;
 flat out vec4 colour;
+flat out float chance;
 
 // The bytes of a Gaussian behind its centre and its rotation: opacity, scales, colour, one unused, harmonics.
 uint words[4 * (TEXELS - 1)];
@@ -126,6 +127,7 @@ void main() {
   if (any(lessThanEqual(centre + radius, vec2(0.0))) || any(greaterThanEqual(centre - radius, size))) return;
   conic = vec3(yy, -xy, xx) / determinant;
   colour = vec4(seen_from(normalize(mean - eye)), opacity);
+  chance = float(gaussian * 2654435769u >> 8) / 16777216.0;  // Knuth, 6.4: products spread
 
   // The quad lies along the ellipse's axes: the eigenvectors of the covariance in the image.
   float half_difference = 0.5 * (xx - yy);

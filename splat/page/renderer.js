@@ -1,5 +1,5 @@
 // Drawing with WebGL2: each Gaussian is a quad, blended over those behind it, into a picture of half floats, since 8
-// bits would be rounded at every layer; then the picture is copied to the canvas.
+// bits would be rounded much more at every layer; then the picture is copied to the canvas.
 
 const COPY_VERTEX = `void main() {
   gl_Position = vec4(4.0 * vec2(gl_VertexID & 1, gl_VertexID >> 1) - 1.0, 0.0, 1.0);
@@ -50,11 +50,13 @@ function makeRenderer(gl, shaders, layout, scene, background) {
   }
   const floats = gl.getExtension("EXT_color_buffer_float") ?? gl.getExtension("EXT_color_buffer_half_float");
   const constants = { DEGREE: scene.degree, ANTIALIASED: scene.antialiased, TEXELS: layout.texels, SIDE: layout.side };
+  constants.STEP = floats ? "(1.0 / 2048.0)" : "(1.0 / 255.0)";
   const gaussians = makeProgram(gl, shaders.vertex, shaders.fragment, constants);
   const copy = makeProgram(gl, COPY_VERTEX, COPY_FRAGMENT);
   const rows = scene.words.length / (4 * layout.side);
   makeTexture(gl, 0, gl.RGBA32UI, layout.side, rows);
   gl.texSubImage2D(gl.TEXTURE_2D, 0, 0, 0, layout.side, rows, gl.RGBA_INTEGER, gl.UNSIGNED_INT, scene.words);
+  if (gl.getError() === gl.OUT_OF_MEMORY) throw new Error("its graphics memory is too small for it");
   const buffer = gl.createBuffer();
   const lists = gl.createVertexArray();
   gl.bindVertexArray(lists);

@@ -18,7 +18,7 @@ from ..scene.edits import scale_scene
 from ..scene.file_output import replacing
 from ..scene.gaussians import Gaussians, SceneError
 from ..scene.names import one_line
-from ..scene.near_plane import near_plane
+from ..scene.near_plane import near_plane, near_plane_of
 from ..scene.spz import encode_spz_file
 from ..scene.spz_values import LOG_SCALE_STEP, widths
 from .parts import policy, source
@@ -54,7 +54,8 @@ def in_page_units(scene: Gaussians, view: PageView) -> tuple[Gaussians, PageView
     rounded a second time. A scene of usual size stays as it is.
     """
     camera = view.camera
-    wanted = math.log(near_plane(_USUAL) / camera.near)
+    # How far away the scene is: the camera's own near plane may be anywhere, to cut off what is in front.
+    wanted = math.log(near_plane(_USUAL) / near_plane_of(camera.viewmat[None], scene.means))
     if abs(wanted) <= math.log(_WITHIN):
         return scene, view
     factor = math.exp(round(wanted / LOG_SCALE_STEP) * LOG_SCALE_STEP)

@@ -214,4 +214,7 @@ def _in_8_bits(picture: Image.Image, path: Path) -> Image.Image:
             f"{path}: a grey picture of values from 0 to {most:g} is required, found {low:g} to {high:g}; save it with "
             "8 bits"
         )
-    return Image.fromarray((values * (255 / most) + 0.5).astype(np.uint8))
+    made = Image.fromarray((values * (255 / most) + 0.5).astype(np.uint8))
+    if (clear := picture.info.get("transparency")) is not None:
+        made.putalpha(Image.fromarray((values != clear) * np.uint8(255)))
+    return made

@@ -53,9 +53,11 @@ def export_splats(
     for name, value in given.items():
         if not isinstance(value, Tensor):
             raise TypeError(f"{name} must be a torch.Tensor, found {type(value).__name__}")
-    if sh0.ndim != 3 or shN.ndim != 3 or sh0.shape[::2] != shN.shape[::2]:
+    count = len(means) if means.ndim else 0
+    if sh0.shape != (count, 1, 3) or shN.shape not in [(count, bands, 3) for bands in (0, 3, 8, 15, 24)]:
         raise ValueError(
-            f"sh0 and shN must have shapes [N, 1, 3] and [N, K, 3], found {list(sh0.shape)} and {list(shN.shape)}"
+            f"sh0 and shN must have shapes [N, 1, 3] and [N, K, 3] with N = {count} and K = 0, 3, 8, 15 or 24, found "
+            f"{list(sh0.shape)} and {list(shN.shape)}"
         )
     with torch.no_grad():
         values = means, quats, scales.exp(), opacities.sigmoid(), torch.cat([sh0, shN], dim=1)

@@ -24,8 +24,8 @@ MOST_TIMES: Final = 100
 ALWAYS_ALLOWED: Final = 2**26
 """or to this many bytes, whichever is more."""
 
-_SQUARED: Final = (1e-15, 1e15)
-"""Numbers that float32 squares without much of an error."""
+_SQUARED: Final = (1e-10, 1e15)
+"""Numbers that float32 squares without much of an error, and `normalize` divides by their length."""
 _LARGE: Final = 2**20
 """So many bytes may be asked of a file without a look at its size."""
 _LFS_POINTER: Final = b"version https://git-lfs.github.com/spec/"

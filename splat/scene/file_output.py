@@ -21,6 +21,8 @@ def check_writable(path: str | Path, suffix: str, what: str) -> Path:
         raise ValueError(f"{what} are written as {kind}, so the name must end in {suffix}, found {str(path)!r}")
     if path.is_dir():
         raise IsADirectoryError(f"a file name is required, found the folder {str(path)!r}")
+    if path.exists() and not path.is_file():  # it would be replaced, and whoever reads from it wait for ever
+        raise FileExistsError(f"a file that can be replaced is required, found a pipe or a device at {str(path)!r}")
     _check_parent(path)
     return path
 

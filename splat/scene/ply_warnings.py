@@ -35,6 +35,8 @@ def warnings_of(header: Header, vertices: Vertices, only_points: bool) -> Iterat
             yield _without_sizes(vertices)
         elif name == "f_dc_0" and name not in read and "scale_0" in read and vertex.rows and not only_points:
             yield "the Gaussians have no colours: f_dc_0 to f_dc_2 are required, found none; they are drawn grey"
+        elif name == "opacity" and name not in read and "scale_0" in read and vertex.rows and not only_points:
+            yield "the Gaussians have no opacities: opacity is required, found none; they are drawn opaque"
     if vertices.left >= max(vertex.rows, 1):
         yield _longer(vertex, vertices.left)
     opacities, scales = (

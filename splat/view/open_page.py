@@ -8,9 +8,10 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ..scene.camera import Camera
+from ..scene.names import one_line
 from .clicks import Measure, point_seen
 from .drawing import Look, Picture
 from .pose import Pose, camera_of, resized
@@ -218,10 +219,13 @@ class OpenPage:
 
     def tell(self, text: str) -> None:
         """Show a notice on the page."""
-        if not self._thread.closed:
-            self.client.add_notification("splat", text)
+        self._notify(text)
 
     def say(self, error: Exception) -> None:
         """Show an error on the page."""
+        self._notify(str(error) or type(error).__name__, color="red")
+
+    def _notify(self, text: str, **options: Any) -> None:
+        # Names in it need not be UTF-8, and viser would end the page's connection.
         if not self._thread.closed:
-            self.client.add_notification("splat", str(error) or type(error).__name__, color="red")
+            self.client.add_notification("splat", "\n".join(map(one_line, text.splitlines())), **options)

@@ -19,7 +19,8 @@ class PictureControls:
         self._page = page
         gui = page.client.gui
         with gui.add_folder("Picture", expand_by_default=False):
-            self._degree = gui.add_slider("SH degree", 0, 4, 1, look.degree, hint="of what the scene has")
+            # Not the first scene's, which may have less than those that are chosen after it.
+            self._degree = gui.add_slider("SH degree", 0, 4, 1, page.options.degree, hint="of what the scene has")
             self._background = gui.add_rgb("Background", _bytes(look.background))
             page.when(gui.add_button("Save picture").on_click, lambda: page.send(self._save))
         for handle in (self._degree, self._background):

@@ -13,6 +13,7 @@ from ..scene.camera import FirstView
 from ..scene.camera_list import TakenPicture
 from ..scene.formats import ENDINGS, is_scene
 from ..scene.gaussians import Gaussians, SceneError
+from ..scene.names import one_line
 from ..scene.scene_folders import scene_in
 from .prominence import Prominence
 
@@ -48,6 +49,7 @@ class SceneChoices:
         what it was fitted to."""
         self._paths, self._read, self._place = paths, read, place
         self._kept: weakref.WeakValueDictionary[str, LoadedScene] = weakref.WeakValueDictionary()
+        self._stamps: dict[str, tuple[int, int] | None] = {}
         self._lock = threading.Lock()
 
     @property
@@ -56,7 +58,7 @@ class SceneChoices:
         return list(self._paths)
 
     def get(self, name: str) -> LoadedScene:
-        """The scene of this name, read now unless a page already shows it; scenes are read one at a time.
+        """The scene of this name, read now unless a page already shows it as it is; scenes are read one at a time.
 
         Raises what `read` and `place` raise, and SceneError if the name is not offered.
         """
@@ -64,10 +66,26 @@ class SceneChoices:
             raise SceneError("the name of one of the scenes on offer is required, found another")
         with self._lock:
             loaded = self._kept.get(name)
-            if loaded is None:
+            if loaded is None or self.has_changed(name):
+                stamp = _stamp(self._paths[name])
                 scene = self._read(self._paths[name])
                 loaded = self._kept[name] = loaded_scene(scene, *self._place(scene, self._paths[name]))
+                self._stamps[name] = stamp
             return loaded
+
+    def has_changed(self, name: str) -> bool:
+        """Whether the scene's file is another one than was read; not if it is gone."""
+        stamp = _stamp(self._paths[name])
+        return stamp is not None and stamp != self._stamps.get(name)
+
+
+def _stamp(path: Path | None) -> tuple[int, int] | None:
+    """What changes with a file: when it was written, and its size."""
+    try:
+        found = path.stat() if path else None
+    except OSError:
+        return None
+    return (found.st_mtime_ns, found.st_size) if found else None
 
 
 def loaded_scene(scene: Gaussians, view: FirstView, taken: Sequence[TakenPicture] = ()) -> LoadedScene:
@@ -94,7 +112,8 @@ def find_scenes(places: Sequence[Path]) -> dict[str, Path | None]:
     for path in paths:
         path.stat()  # a missing file is reported now, not when it is chosen
     names = [path.name for path in paths]
-    return {path.name if names.count(path.name) == 1 else str(path): path for path in paths}
+    # As a page can show them: it could not even be told of one that is not UTF-8.
+    return {one_line(path.name if names.count(path.name) == 1 else str(path)): path for path in paths}
 
 
 def _scenes_in(folder: Path) -> list[Path]:

@@ -63,6 +63,17 @@ class Viewer:
         name, loaded = self._first
         self._sessions[client.client_id] = Session(client, self._options, loaded, name)
 
+    def renew(self, client: viser.ClientHandle) -> None:
+        """Show a new page the first scene as it is now, if its file has changed; on a thread, as reading takes long."""
+        name, _ = self._first
+        session = self._sessions.get(client.client_id)
+        if session is not None and self._options.choices.has_changed(name):
+            session.attempt(lambda: self._reopen(session, name))
+
+    def _reopen(self, session: Session, name: str) -> None:
+        self._first = name, self._options.choices.get(name)
+        session.open(name)
+
     def follow(self, loaded: LoadedScene) -> None:
         """Show the first scene as it is now, on the pages that show it, and on those to come."""
         name, _ = self._first
@@ -136,6 +147,7 @@ def open_viewer(
         server.scene.set_up_direction(aim.up)  # type: ignore[arg-type]
         point(server.initial_camera, server.atomic, aim)
         server.on_client_connect(viewer.connected)
+        server.on_client_connect(viewer.renew)
         server.on_client_disconnect(viewer.disconnected)
         yield viewer
     finally:

@@ -83,7 +83,7 @@ class Session(OpenPage):
         if name == self._name:
             return
         try:
-            self._open(name)
+            self.open(name)
         except Exception:
             if not self._thread.closed:
                 set_value(self._scene, self._name)
@@ -96,7 +96,7 @@ class Session(OpenPage):
                 return
             self._uploaded = (name, loaded)
         if self._name == name:  # the one before had the same name, and is shown
-            self._open(name)
+            self.open(name)
         else:
             self._scene.options = (*dict.fromkeys([*self.options.choices.names, self._name, name]),)
             set_value(self._scene, name)
@@ -109,7 +109,8 @@ class Session(OpenPage):
             self._loaded = loaded
         self.attempt(lambda: self._edit.follow(loaded))  # an error is the page's, and not of where the scene is made
 
-    def _open(self, name: str) -> None:
+    def open(self, name: str) -> None:
+        """Show the chosen scene, which has this name, as its file is now."""
         self._edit.check_saved()
         uploaded = self._uploaded
         loaded = uploaded[1] if uploaded and uploaded[0] == name else self.options.choices.get(name)

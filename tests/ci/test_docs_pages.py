@@ -9,7 +9,7 @@ import pytest
 from docs_check import faults, public_names
 from docs_tables import cmake_functions, manifest_fields
 from folders import BACKEND, REPOSITORY
-from kernelwheel.runtime.artifact.content import PARTS
+from kernelwheel.store.manifest_fields import PARTS
 from samples import sample
 
 CMAKE = (BACKEND / "kernelwheel/cmake/KernelWheel.cmake").read_text(encoding="utf-8")

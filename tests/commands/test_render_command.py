@@ -170,6 +170,7 @@ def test_cuda_where_there_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[
         (["-o", "a.png", "--up", "w"], "invalid choice: 'w'"),
         (["-o", "a.png", "--background", "blurple"], "a colour name, #rrggbb, or r,g,b from 0 to 255 is required, fou"),
         (["-o", "a.png", "--background", "1,2,300"], "found '1,2,300'"),
+        (["-o", "a.png", "--background", "1,0.5,1"], "r,g,b from 0 to 255 is required, found '1,0.5,1'"),
         (["-o", "a.png", "--device", "tpu"], "invalid choice: 'tpu'"),
         (["-o", "a.png", "--sh-degree", "5"], "argument --sh-degree: invalid choice"),
     ],

@@ -356,6 +356,16 @@ def test_beside_1_6_arguments_have_its_order_and_nothing_compiles(monkeypatch: p
     assert found[2]["radii"].shape[-1] == 2
 
 
+def test_arguments_that_are_left_out_are_what_the_release_takes_for_them() -> None:
+    def compute_relocation(opacities, scales, ratios, binoms, min_opacity=0.005): ...  # type: ignore[no-untyped-def]
+
+    given = torch.tensor([0.004]), torch.ones(1, 3), torch.tensor([9]), torch.ones(51, 51)
+    fitted = overlay._fitted(compute_relocation, splat.compute_relocation, (1, 6, 0))
+    for found, expected in zip(fitted(*given), splat.compute_relocation(*given, 0.005), strict=True):
+        assert torch.equal(found, expected)
+    assert splat.compute_relocation(*given)[0] < 0.005
+
+
 @pytest.mark.parametrize("version", ["0.1.8", "1.7.0"])
 def test_another_release_is_an_error(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ImportError, match=f"needs gsplat 0.1.9 to 1.6, .* found {version}: pip install"):

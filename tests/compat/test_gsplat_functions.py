@@ -219,7 +219,8 @@ def test_adam_steps_what_is_valid_and_leaves_the_rest(shape: tuple[int, ...]) ->
     valid = torch.rand(30, generator=generator()) > 0.4
     lr, b1, b2, eps = 0.1, 0.9, 0.99, 1e-8
     param, gradient, average, average_sq = (each.clone() for each in start)
-    splat.adam(param, gradient, average, average_sq, valid, lr, b1, b2, eps)
+    like_opacities = valid[:, None] if len(shape) == 3 else valid  # which programs have as [N, 1], too
+    splat.adam(param, gradient, average, average_sq, like_opacities, lr, b1, b2, eps)
     p, g, m, v = (each.double() for each in start)
     m, v = b1 * m + (1 - b1) * g, b2 * v + (1 - b2) * g * g
     p = p - lr * m / (v.sqrt() + eps)

@@ -76,8 +76,9 @@ def test_gaussians_that_are_not_finite_are_left_out() -> None:
 def test_a_wrong_export_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="format must be one of 'ply', 'splat', 'ply_compressed', found 'spz'"):
         splat.export_splats(**trained(), format="spz")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"sh must have shape \[9, K, 3\] with K = 1, 4"):
-        splat.export_splats(**trained(0, 9) | {"shN": torch.zeros(9, 2, 3)})
+    for wrong in ({"shN": torch.zeros(9, 2, 3)}, {"sh0": torch.zeros(9, 4, 3)}):
+        with pytest.raises(ValueError, match=r"sh0 and shN must have .* with N = 9 and K = 0, 3, 8, 15 or 24, found"):
+            splat.export_splats(**trained(0, 9) | wrong)
     for name, value in trained(0, 9).items():
         for other in (value.tolist(), None, value.detach().numpy()):
             with pytest.raises(TypeError, match=f"^{name} must be a torch.Tensor, found {type(other).__name__}"):

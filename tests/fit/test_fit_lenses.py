@@ -182,7 +182,7 @@ def test_cameras_are_corrected_through_a_lens(taken: tuple[Lens, Views]) -> None
         with torch.no_grad():
             return float(value())
 
-    value().backward()  # type: ignore[no-untyped-call]
+    value().backward()
     gradient = cameras.values.rows[0].grad
     assert gradient is not None
     numeric = torch.tensor([(moved(number, 0.5) - moved(number, -0.5)) for number in range(6)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -102,15 +103,20 @@ def test_the_last_checkpoint_is_written_once(
 
 def test_a_fit_begins_with_the_gaussians_of_a_scene(views: Views) -> None:
     options = FitOptions(steps=20, gaussians=300, sh_degree=2)
-    for degree in (1, 3):
+    cut = r"the scene to begin with are of degree 3, which is cut to 2"
+    for degree, said in ((1, nullcontext()), (3, pytest.warns(UserWarning, match=cut))):
         scene = some_scene(50, degree=degree)
-        found = Trainer(views, options, begin=scene).gaussians()
+        with said:
+            found = Trainer(views, options, begin=scene).gaussians()
         torch.testing.assert_close(found.means, scene.means)
         torch.testing.assert_close(found.scales, scene.scales)
         torch.testing.assert_close(found.opacities, scene.opacities.clamp(1e-6, 1 - 1e-6))
         kept = min(scene.sh.shape[1], 9)
         assert torch.equal(found.sh[:, :kept], scene.sh[:, :kept])
         assert not found.sh[:, kept:].any()
+    scene = some_scene(50, degree=1)
+    with pytest.warns(UserWarning, match="is drawn antialiased, and a fit is not"):
+        Trainer(views, options, begin=replace(scene, antialiased=True))
     far = (500_000.0, 4_600_000.0, 300.0)
     moved = Trainer(replace(views, offset=far), options, begin=shift_scene(scene, far)).gaussians()
     torch.testing.assert_close(moved.means, scene.means, rtol=0, atol=1e-5)
@@ -148,6 +154,7 @@ def test_the_command_begins_with_any_scene(tmp_path: Path, folder: Path, capsys:
     write_scene(tmp_path / "many.ply", some_scene(9000))
     assert run("-o", tmp_path / "c.ply", "--steps", "1", "--from", tmp_path / "many.ply") == 0
     assert len(read_scene(tmp_path / "c.ply")) == 9000
+    assert read_scene(tmp_path / "c.ply").degree == 3
     assert run(folder, "-o", tmp_path / "d.ply", *SMALL, "--from", tmp_path / "many.ply") == 1
     assert "a scene of 1 to --gaussians 300 Gaussians is required to begin with, found 9000" in capsys.readouterr().err
     assert run(folder, "-o", tmp_path / "d.ply", *SMALL, "--from", tmp_path / "none.ply") == 1

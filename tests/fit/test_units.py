@@ -151,6 +151,8 @@ def test_the_viewer_and_the_page_follow_the_unit(factor: float) -> None:
     assert shown.camera.viewmat[2, 3] / shown.camera.near == pytest.approx(camera.viewmat[2, 3] / camera.near)
     usual = PageView(plain, None, (0.0, 0.0, 0.0))
     assert in_page_units(photographs.knot(), usual) == (photographs.knot(), usual)
+    cut = replace(view, camera=replace(camera, near=100 * camera.near))  # what is in front is cut off: no other unit
+    assert in_page_units(scene, cut)[0].scales.equal(inside.scales)
 
 
 def test_a_capture_in_a_small_unit_is_fitted_by_the_command(tmp_path: Path) -> None:

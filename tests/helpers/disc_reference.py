@@ -9,6 +9,7 @@ from torch import Tensor
 
 import splat
 from splat.ops.defaults import MAX_ALPHA
+from splat.ops.projection import rotation_matrices
 
 Arguments = dict[str, Any]
 IMAGES = ("colors", "alphas", "normals", "distortions", "medians")
@@ -37,7 +38,7 @@ def disc_scene(
         means[:, 2] = 0.3 + means[:, 2].abs() / 4
     scales = sizes[0] + (sizes[1] - sizes[0]) * torch.rand(count, 3, generator=generator)
     viewmats = torch.eye(4).repeat(2, 1, 1)
-    viewmats[1, :3, :3] = splat.ops.projection.rotation_matrices(torch.tensor([1.0, 0.1, -0.2, 0.3]))
+    viewmats[1, :3, :3] = rotation_matrices(torch.tensor([1.0, 0.1, -0.2, 0.3]))
     low, high = {"opaque": (0.9, 1.0), "clamped": (0.999, 1.0)}.get(kind, (0.04, 0.99))
     return {
         "means": means,

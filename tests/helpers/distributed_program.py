@@ -31,7 +31,7 @@ def main(folder: Path) -> None:
 
 def part(tensor: Tensor, counts: list[int], rank: int) -> Tensor:
     """The rows of one rank."""
-    return tensor[: sum(counts)].split(counts)[rank].clone()  # type: ignore[no-untyped-call,no-any-return]
+    return tensor[: sum(counts)].split(counts)[rank].clone()  # type: ignore[no-any-return]
 
 
 def outcome(case: dict[str, Any], rank: int) -> dict[str, Any]:
@@ -47,8 +47,10 @@ def outcome(case: dict[str, Any], rank: int) -> dict[str, Any]:
     requires_grad = arguments.pop("requires_grad", True)
     leaves = {name: arguments[name].requires_grad_(requires_grad) for name in (*GAUSSIANS, *case["also"])}
     rasterization = gsplat_s_rasterization() if case["gsplat"] else splat.rasterization
+    grad_enabled = arguments.pop("grad_enabled", True)
     try:
-        images, alphas, meta = with_signals(*rasterization(**arguments, distributed=True))
+        with torch.set_grad_enabled(grad_enabled):
+            images, alphas, meta = with_signals(*rasterization(**arguments, distributed=True))
     except (ValueError, RuntimeError) as error:
         return {"error": str(error)}
     if meta["means2d"].requires_grad:
@@ -56,7 +58,7 @@ def outcome(case: dict[str, Any], rank: int) -> dict[str, Any]:
     weights, alpha_weights = (part(case[name], case["cameras"], rank) for name in ("weights", "alpha_weights"))
     height, width = images.shape[1:3]
     values = images * weights[:, :height, :width]
-    (values.sum() + (alphas * alpha_weights[:, :height, :width]).sum()).backward()  # type: ignore[no-untyped-call]
+    (values.sum() + (alphas * alpha_weights[:, :height, :width]).sum()).backward()
     found = {"images": images.detach(), "alphas": alphas.detach()}
     found |= {f"v_{name}": leaf.grad for name, leaf in leaves.items()}
     means2d: Any = meta["means2d"]

@@ -26,7 +26,7 @@ def compile_entry(checkout: Path, cache: Path) -> Path:
 def build_cpu(kernels: Kernels) -> Artifact:
     """What `cache build` finds or makes of CPU kernels."""
     request = build_ahead.build_request(kernels.installed, False, "")
-    return build_ahead.build(kernels.installed, kernels.host, request, "", lambda line: None)[0]
+    return build_ahead.build(kernels.installed, kernels.host, request, "")[0]
 
 
 def find_cpu(kernels: Kernels) -> Artifact | None:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 import splat
 from splat.ops.defaults import MAX_ALPHA
+from splat.ops.projection import rotation_matrices
 
 Arguments = dict[str, Any]
 LEAVES = ("means", "frames", "colors", "opacities", "backgrounds")
@@ -24,12 +25,12 @@ def rays_of(kind: str, width: int, height: int) -> Tensor:
         directions[x * x + y * y > 0.2] = 0
     quats = torch.tensor([[1.0, 0.0, 0.0, 0.0], [1.0, 0.1, -0.2, 0.3]])
     origins = torch.tensor([[0.0, 0.0, 0.0], [0.3, -0.2, 0.1]])[:, None].expand(2, height, 3)
-    rotations = splat.ops.projection.rotation_matrices(quats)[:, None].expand(2, height, 3, 3)
+    rotations = rotation_matrices(quats)[:, None].expand(2, height, 3, 3)
     if kind == "rolling":
         late = torch.linspace(0, 1, height)[:, None]
         origins = origins + late * torch.tensor([0.2, 0.1, -0.1])
         turned = torch.cat([torch.ones(height, 1), late * torch.tensor([0.0, 0.05, 0.02])], -1)
-        rotations = splat.ops.projection.rotation_matrices(turned) @ rotations
+        rotations = rotation_matrices(turned) @ rotations
     turned = torch.einsum("chij,hwj->chwi", rotations, directions)
     drawn = directions.abs().sum(-1, keepdim=True) > 0
     return torch.cat([(origins[:, :, None].expand_as(turned)) * drawn, turned], -1)
@@ -60,7 +61,7 @@ def ray_arguments(
     if kind == "near":  # some of them around the camera
         means[:, 2] = means[:, 2].abs() / 4
     scales = uniform(*sizes, count, 3)
-    rotations = splat.ops.projection.rotation_matrices(torch.randn(count, 4, generator=generator))
+    rotations = rotation_matrices(torch.randn(count, 4, generator=generator))
     opacities = {"opaque": (0.9, 1.0), "clamped": (0.999, 1.0)}.get(kind, (0.003, 0.99))
     depths = (means[None] - made[:, height // 2, width // 2, None, :3]).norm(dim=-1)
     rows, columns = -(-height // tile_size), -(-width // tile_size)

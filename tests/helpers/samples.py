@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from kernelwheel.runtime.artifact import manifest as manifests
-from kernelwheel.runtime.artifact.content import PARTS, digests_of, fingerprint_of
 from kernelwheel.runtime.artifact.manifest import Library, Manifest, Requires
 from kernelwheel.runtime.machine.files import json_sha256
 from kernelwheel.runtime.machine.host import Host, torch_required
 from kernelwheel.store import manifest_file
+from kernelwheel.store.manifest_fields import PARTS, digests_of, fingerprint_of
 
 Values = dict[str, Any]
 

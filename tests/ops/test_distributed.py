@@ -75,7 +75,11 @@ WRONG: dict[str, tuple[dict[int, dict[str, Any]], str]] = {
     "mode": ({1: {"render_mode": "D"}}, "all ranks must have the same render_mode; rank 0 has RGB, rank 1 has D"),
     "gradients": (
         {0: {"requires_grad": False}},
-        "all ranks must have the same requires_grad; rank 0 has False, rank 1 has",
+        "all ranks must have the same requires_grad (False in torch.no_grad); rank 0 has False, rank 1 has",
+    ),
+    "no_grad": (
+        {1: {"grad_enabled": False}},
+        "all ranks must have the same requires_grad (False in torch.no_grad); rank 0 has True, rank 1 has",
     ),
     "degree": (
         {2: {"colors": COEFFS[:60], "sh_degree": 1}},

@@ -42,7 +42,7 @@ def test_loss_and_gradient_are_those_of_the_reference(shape: tuple[int, ...], ma
     expected = reference.image_loss(
         image, arguments["target"].double(), arguments["mask"], *list(arguments.values())[3:6]
     )
-    (1.7 * expected).backward()  # type: ignore[no-untyped-call]
+    (1.7 * expected).backward()
     assert image.grad is not None
     assert (value - expected).abs() <= 2e-6
     assert (gradient - image.grad).abs().max() <= 2e-5 * image.grad.abs().max() + 1e-7

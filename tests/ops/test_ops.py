@@ -22,9 +22,11 @@ from operator_arguments import (
 )
 from parts import require_all_parts
 from processes import RunPython
+from public_calls import public_calls
 from reference_rasterizer import sh_basis
 from scenes import random_scene
 from torch import Tensor, library
+from torch.utils._pytree import tree_leaves
 
 import splat
 from splat.ops.autocast import in_float32
@@ -1012,6 +1014,24 @@ def test_without_autocast_another_dtype_stays_an_error() -> None:
 
     with pytest.raises(TypeError, match=r"^colors must be float32, found torch\.bfloat16; pass colors\.to\("):
         splat.rasterization(**scene.arguments | {"colors": scene.colors.bfloat16()})
+
+
+@pytest.mark.parametrize("default", [torch.float64, torch.device("meta")], ids=["dtype", "device"])
+def test_what_torch_makes_by_default_does_not_matter(default: torch.dtype | torch.device) -> None:
+    """As in a program that computes in float64, or on another device, beside splat."""
+    found = []
+    for way in (None, default):
+        calls = public_calls()
+        calls["ortho"] = splat.proj, calls["proj"][1] | {"camera_model": "ortho"}
+        try:
+            torch.set_default_dtype(way if isinstance(way, torch.dtype) else torch.float32)
+            torch.set_default_device(way if isinstance(way, torch.device) else None)
+            leaves = {name: tree_leaves([function(**given), given]) for name, (function, given) in calls.items()}
+        finally:
+            torch.set_default_dtype(torch.float32)
+            torch.set_default_device(None)
+        found.append({name: [each for each in of if isinstance(each, Tensor)] for name, of in leaves.items()})
+    torch.testing.assert_close(found[1], found[0], rtol=0, atol=0, equal_nan=True)
 
 
 THREADS = """

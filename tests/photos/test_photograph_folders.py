@@ -184,6 +184,8 @@ def test_pictures_are_held_out_by_name(tmp_path: Path) -> None:
     names.write_text("")
     with pytest.raises(SceneError, match=r"names\.txt: .* found 0 of 10 held out"):
         HoldOut(names=names).choose(views)
+    names.write_text("picture 4\n")  # as those that have no names are called everywhere
+    assert HoldOut(names=names).choose(replace(views, names=())) == [3]
 
 
 def test_pictures_of_several_folders_keep_their_folders(tmp_path: Path) -> None:

@@ -90,6 +90,10 @@ def test_grey_of_16_bits_keeps_its_values(tmp_path: Path) -> None:
         Image.fromarray(values).save(tmp_path / name)
         found = read_resized(tmp_path / name, (40, 30)).colors
         assert np.abs(found.astype(float) - values[..., None] / 257).max() <= 0.5
+    Image.fromarray(values).save(tmp_path / "a.png", transparency=int(values[3, 4]))
+    found, transparent = read_resized(tmp_path / "a.png", (40, 30), background=(9, 8, 7))
+    assert transparent
+    assert (found == (9, 8, 7)).all(axis=2).nonzero() == ([3], [4])
 
 
 def test_numbers_from_0_to_1_keep_their_values(tmp_path: Path) -> None:
@@ -159,6 +163,14 @@ def test_the_background_is_behind_what_is_transparent_and_behind_the_scene(tmp_p
     nothing.opacities.zero_()
     assert judge(nothing, views.select([0])).psnrs[0] > 10
     assert (views.target(0)[0, 0] - torch.tensor(views.background)).abs().max() < 1e-6
+
+
+def test_black_is_behind_a_single_picture(tmp_path: Path) -> None:
+    picture = Image.fromarray(COLORS)
+    picture.putalpha(0)
+    picture.save(tmp_path / "a.png")
+    with pytest.warns(UserWarning, match=r"a\.png: transparent in places; black is behind it and behind the scene"):
+        assert not read_views([tmp_path / "a.png"], 10, 0).images[0].any()
 
 
 def test_a_picture_with_an_alpha_that_is_opaque_is_not_called_transparent(tmp_path: Path) -> None:
@@ -343,7 +355,7 @@ def test_what_a_mask_leaves_out_has_no_gradient_and_no_say() -> None:
     image, target = (torch.rand(30, 40, 3, generator=generator) for _ in range(2))
     mask = torch.arange(40).expand(30, 40) >= 20
     image.requires_grad_()
-    training_loss(image, target, mask).backward()  # type: ignore[no-untyped-call]
+    training_loss(image, target, mask).backward()
     assert image.grad is not None
     assert (image.grad[:, :20] == 0).all()
     assert (image.grad[:, 20:] != 0).any()

@@ -20,6 +20,7 @@ from mutations import how_many
 from PIL import Image
 
 from splat.fit.fit_memory import FitMemory
+from splat.fit.overlap import seen_by
 from splat.fit.picture_views import read_views
 from splat.fit.views import Views
 from splat.scene.gaussians import SceneError
@@ -32,9 +33,13 @@ def arrays(views: int = 2) -> dict[str, Any]:
         "images": np.full((views, 6, 8, 3), 100, np.uint8),
         "viewmats": np.tile(np.eye(4), (views, 1, 1)),
         "Ks": np.tile(np.eye(3), (views, 1, 1)),
-        "points": np.zeros((4, 3)),
+        "points": np.ones((4, 3)),
         "colors": np.zeros((4, 3), np.uint8),
     }
+
+
+def without_points(views: int = 2) -> dict[str, Any]:
+    return {name: value for name, value in arrays(views).items() if name not in ("points", "colors")}
 
 
 def npz(values: dict[str, Any], compressed: bool = False) -> bytes:
@@ -169,7 +174,29 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     "text": (npz({**arrays(), "Ks": np.array(["a"])}), "Ks must be finite numbers, found <U1"),
     "records": (npz({**arrays(), "Ks": np.zeros(2, [("a", "f4")])}), "Ks must be finite numbers, found "),
     "complex": (npz({**arrays(), "Ks": np.zeros((2, 3, 3), complex)}), "Ks must be finite numbers, found complex128"),
+    "around 0": (npz({**arrays(), "images": np.linspace(-1, 1, 288).reshape(2, 6, 8, 3)}), "from 0 to 1, found -1"),
+    "normalised": (npz({**arrays(), "Ks": np.tile(np.diag([0.7, 0.7, 1]), (2, 1, 1))}), "Ks must be in pixels of 8x6"),
+    "points behind": (npz({**arrays(), "points": -np.ones((4, 3))}), "found none that show the same part"),
+    "single, points behind": (npz({**arrays(1), "points": -np.ones((4, 3))}), "found none that show the same part"),
+    "one place, no points": (npz(without_points()), "photographs from several places are required, found 2"),
+    "apart, no points": (
+        npz({**without_points(), "viewmats": np.stack([np.eye(4), np.diag([-1.0, 1, -1, 1])])}),
+        "photographs from several places are required",
+    ),
 }
+
+
+def test_random_points_are_where_the_cameras_look(tmp_path: Path) -> None:
+    outwards = np.tile(np.eye(4), (4, 1, 1))
+    for turn, matrix in enumerate(outwards):
+        matrix[:3, :3] = [[(-1) ** turn, 0, 0], [0, 1, 0], [0, 0, (-1) ** turn]]
+        matrix[:3, 3] = -matrix[:3, 2] + [0.3 * (turn // 2), 0, 0]
+    for count in (4, 1):
+        values = {**without_points(count), "viewmats": outwards[:count]}
+        views = read(tmp_path, npz(values))
+        seen = seen_by(views.points.double(), views.lens_cameras())
+        assert (seen.sum(0) >= min(2, count)).all()
+        assert seen.any(1).all()
 
 
 @pytest.mark.parametrize("case", BROKEN)
@@ -204,7 +231,11 @@ def test_pictures_that_do_not_fit_into_memory_are_not_unpacked(tmp_path: Path) -
 
 
 def test_compressible_pictures_are_read(tmp_path: Path) -> None:
-    values = {**arrays(), "images": np.zeros((2, 600, 800, 3), np.uint8)}
+    values = {
+        **arrays(),
+        "images": np.zeros((2, 600, 800, 3), np.uint8),
+        "Ks": np.tile(np.diag([99, 99, 1]), (2, 1, 1)),
+    }
     assert len(read(tmp_path, npz(values, compressed=True)).images) == 2
 
 

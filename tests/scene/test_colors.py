@@ -91,7 +91,7 @@ def test_pictures_in_arrays(tmp_path: Path, kind: str, brightest: int) -> None:
         "images": (share * brightest).astype(kind),
         "viewmats": np.stack([np.eye(4)] * 2),
         "Ks": np.stack([np.diag([10.0, 10, 1])] * 2),
-        "points": np.ones((2, 3)),
+        "points": np.array([[0.2, 0.2, 1.0]] * 2),
         "colors": np.array([[0.5, 0.2, 1.0]] * 2) * brightest,
     }
     arrays["colors"] = arrays["colors"].astype(kind)

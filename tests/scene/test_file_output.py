@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from splat.scene import file_output
-from splat.scene.file_output import replacing
+from splat.scene.file_output import check_writable, replacing
 
 
 def test_a_file_takes_the_place_of_another_when_it_is_whole(tmp_path: Path) -> None:
@@ -35,6 +36,12 @@ def test_an_error_leaves_what_was_there(tmp_path: Path) -> None:
         write_half(tmp_path / "scene")
 
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"scene": b"old"}
+
+
+def test_a_pipe_is_not_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "scene.ply")
+    with pytest.raises(FileExistsError, match=r"a file that can be replaced is required, found a pipe or a device at"):
+        check_writable(tmp_path / "scene.ply", ".ply", "scenes")
 
 
 @pytest.mark.parametrize("size", [100, 100_000])

@@ -7,6 +7,7 @@ import gzip
 import importlib
 import json
 import os
+import re
 import struct
 import sys
 import tracemalloc
@@ -32,7 +33,7 @@ from sog_files import sog_archive, sog_meta, sog_parts
 
 import splat
 from splat.scene import formats, spz, spz_values
-from splat.scene.compressed_ply_writer import nearby
+from splat.scene.compressed_ply_writer import chunk_order, nearby
 from splat.scene.file_input import LeftOutWarning, usable
 from splat.scene.formats import FORMATS, WRITERS, losses_of, read_scene, write_scene
 from splat.scene.gaussians import SH_C0, Gaussians, SceneError
@@ -52,7 +53,7 @@ def zstd_missing() -> bool:
 needs_zstd = pytest.mark.skipif(zstd_missing(), reason="neither Python 3.14 nor backports.zstd is here")
 
 
-@pytest.mark.parametrize("length", [1e-38, 1e-30, 1e-20, 1e20, 1e30, 1e38])
+@pytest.mark.parametrize("length", [1e-38, 1e-30, 1e-20, 1e-13, 1e20, 1e30, 1e38])
 @pytest.mark.parametrize("ending", [".ply", ".splat", ".spz", ".sog", ".glb"])
 def test_rotations_of_any_length_are_rotations(tmp_path: Path, ending: str, length: float) -> None:
     """Its square is 0 or infinite in float32, and a rotation was lost, or another one drawn."""
@@ -455,6 +456,49 @@ def test_neighbours_share_a_chunk() -> None:
     first = shuffled[nearby(shuffled)][:64]
 
     assert sorted(map(tuple, first)) == sorted(map(tuple, cells[(cells < 4).all(1)].numpy()))
+    far = np.full((1, 3), 1e6)  # which leaves one cell for all others
+    assert nearby(np.concatenate([shuffled, far])).tolist() == [*nearby(shuffled).tolist(), 512]
+
+
+def test_harmonics_of_nothing_add_up_to_nothing_in_a_compressed_ply(tmp_path: Path) -> None:
+    """No byte stands for 0: always the same one of its neighbours would make every colour brighter."""
+    scene = some_scene(600)
+    scene.sh[:, 1:] = 0
+    write_scene(tmp_path / "a.compressed.ply", scene)
+    rest = read_scene(tmp_path / "a.compressed.ply").sh[:, 1:]
+    assert rest.abs().eq(1 / 64).all()
+    assert rest.mean(dim=0).abs().max() < 0.1 / 64
+    assert rest.mean(dim=(1, 2)).abs().max() < 0.1 / 64
+
+
+def test_a_few_far_gaussians_cost_a_compressed_ply_no_place_but_of_the_faintest(tmp_path: Path) -> None:
+    scene = some_scene(3000, 0)
+    scene.means[[0, 1000, 2000]] = torch.tensor([[1e6, 0, 0], [0, -1e5, 0], [0, 0, 1e4]])
+    scene.scales[:] = 0.1
+    scene.opacities[:] = torch.linspace(0.5, 1, 3000)
+    write_scene(tmp_path / "a.compressed.ply", scene)
+    order, found = chunk_order(scene), read_scene(tmp_path / "a.compressed.ply")
+    assert sorted(order) == [*range(3000)]
+    assert sorted(order[:256]) == [*range(254), 1000, 2000]
+    assert (found.means[256:] - scene.means[order[256:]]).abs().max() < 0.02
+
+
+def test_what_a_compressed_ply_cannot_hold_of_some_gaussians_is_said() -> None:
+    scene = some_scene(600)
+    assert losses_of(".compressed.ply", scene) == []
+    scene.means[0] = 1e4
+    scene.sh[1, 0] = 50
+    scene.sh[2, 5] = -5
+    scene.scales[3] = 1e9
+    shared = "because some of the 256 that share their limits"
+    wanted = (
+        rf"centres of \d+ of 600 Gaussians are rounded to steps of up to [\d.]+, {shared} lie far from them; `.*",
+        rf"colours of \d+ of 600 Gaussians are rounded to steps of up to 0.0\d+, {shared} are much brighter or darker",
+        r"standard deviations outside e\^-20 to e\^20 are clamped \(in 1 of 600 Gaussians\)",
+        r"higher SH coefficients outside -4 to 4 are clamped \(in 1 of 600 Gaussians\)",
+    )
+    for said, pattern in zip(losses_of(".compressed.ply", scene), wanted, strict=True):
+        assert re.fullmatch(pattern, said)
 
 
 def test_a_compressed_ply_by_hand(tmp_path: Path) -> None:

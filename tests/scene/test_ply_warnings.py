@@ -52,6 +52,7 @@ def read_quietly(path: Path) -> Gaussians:
         ({"opacity": "opacities"}, "the opacities are not read: opacity and its like are required, found opacities"),
         ({"color": "features_dc_"}, "the colours are not read: f_dc_0 and its like are required, found features_dc_0"),
         ({"color": "n"}, "the Gaussians have no colours: f_dc_0 to f_dc_2 are required, found none; they are drawn"),
+        ({"opacity": "n"}, "the Gaussians have no opacities: opacity is required, found none; they are drawn opaque"),
         ({"rest": "features_rest_"}, "the harmonics are not read: f_rest_0 and its like are required, found features_"),
     ],
 )

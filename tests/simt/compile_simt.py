@@ -65,7 +65,7 @@ def build(folder: Path, name: str, ptx: str, kernels: str = "5splat7kernels", co
     module.set_kernels(
         {offset: mangled.replace("kernelsL", "kernels", 1) for offset, mangled in functions(library).items()}
     )
-    module.in_ptx, module.ptx = set(found), ptx
+    module.in_ptx, module.ptx = set(found), ptx  # type: ignore[attr-defined]
     return module
 
 

@@ -44,12 +44,12 @@ def rasterization(
     assert others["sh_degree"] == DEGREE
     assert not others["packed"]
     leaves = (means, quats, scales, opacities, colors)
-    return (*_Picture.apply(executor, viewmats, Ks, width, height, *leaves), {})  # type: ignore[no-untyped-call]
+    return (*_Picture.apply(executor, viewmats, Ks, width, height, *leaves), {})
 
 
 class _Picture(torch.autograd.Function):
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any, executor: ModuleType, viewmats: Tensor, Ks: Tensor, width: int, height: int, *leaves: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Gaussians, lists, image."""
@@ -103,7 +103,7 @@ class _Picture(torch.autograd.Function):
         return picture, alphas
 
     @staticmethod
-    def backward(ctx: Any, *incoming: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, *incoming: Tensor) -> tuple[Tensor | None, ...]:
         """Image, then Gaussians."""
         executor, leaves, viewmats, Ks, size, visible, lit, radii, gaussians, offsets, ids, *image = ctx.kept
         means, quats, scales, _, coefficients = leaves

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
 from collections.abc import Sequence
 from functools import reduce
@@ -73,4 +74,4 @@ def work_of(executor: ModuleType) -> dict[str, Work]:
 
 def together(works: Sequence[Work]) -> Work:
     """The sums, of at least one."""
-    return reduce(lambda one, other: Work(*(a + b for a, b in zip(one, other, strict=True))), works)
+    return reduce(lambda one, other: Work(*map(operator.add, one, other)), works)

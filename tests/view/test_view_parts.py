@@ -661,6 +661,8 @@ def test_scenes_of_files_and_folders(tmp_path: Path) -> None:
     assert list(both) == [str(tmp_path / "b" / "one.ply"), str(tmp_path / "a" / "one.ply"), "two.spz"]
     with pytest.raises(FileNotFoundError):
         find_scenes([tmp_path / "none.ply"])
+    (tmp_path / "odd\u202e.ply").touch()  # as are names that are not UTF-8, which no page could be told of
+    assert list(find_scenes([tmp_path / "odd\u202e.ply"])) == ["odd\\u202e.ply"]
     with pytest.raises(SceneError, match=r"a folder with 1 to 1000 scenes \(.*\) is required, found 0"):
         find_scenes([tmp_path / "empty"])
 

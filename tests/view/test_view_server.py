@@ -26,7 +26,7 @@ import torch
 import websockets.sync.client
 from photographs import knot
 from PIL import Image
-from viewer_page import FRONT, Drawn, Page, options, painters, session_of, viser, wait
+from viewer_page import FRONT, Drawn, Page, options, painters, place, session_of, viser, wait
 
 from splat import cli
 from splat.commands import view_command
@@ -34,7 +34,7 @@ from splat.scene.camera import UP, Camera, FirstView, orbit
 from splat.scene.camera_list import TakenPicture
 from splat.scene.camera_path import read_path
 from splat.scene.coordinates import NO_OFFSET
-from splat.scene.formats import write_scene
+from splat.scene.formats import read_scene, write_scene
 from splat.scene.gaussians import Gaussians, SceneError
 from splat.view.clicks import Click
 from splat.view.drawing import Look, Picture
@@ -106,6 +106,25 @@ def test_a_page_opens_however_large_or_far_its_scene_is(drawn: Drawn, size: floa
     assert not any(b"red" in message for message in page.received)  # errors are
 
 
+def test_a_page_that_is_opened_later_shows_the_file_as_it_is_then(drawn: Drawn, tmp_path: Path) -> None:
+    path = tmp_path / "a.ply"
+    write_scene(path, knot())
+    shared = replace(options(drawn), choices=SceneChoices({"a.ply": path}, lambda path: read_scene(path or ""), place))
+    with open_viewer("127.0.0.1", 0, shared, "a.ply") as viewer:
+        page = Page(viewer.url)
+        page.look()
+        before = drawn.full()[0].scene
+        for count in (100, 50):
+            write_scene(path, knot().select(slice(count)))
+            Page(viewer.url).look()
+            while len(drawn.full()[0].scene) != count:
+                pass
+        path.unlink()
+        assert not shared.choices.has_changed("a.ply")
+        page.look(fov=0.9)
+        assert drawn.full()[0].scene is before
+
+
 def test_a_page_in_motion_gets_part_of_the_scene_and_all_of_it_at_rest(
     viewer: Viewer, drawn: Drawn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,6 +162,17 @@ def test_controls_decide_what_is_drawn(viewer: Viewer, drawn: Drawn) -> None:
     while drawn.full()[1].K[1, 1].item() != pytest.approx(30):
         pass
     page.wait_for("SetCameraFovMessage")
+
+
+def test_a_scene_with_higher_harmonics_than_the_first_has_them_all(drawn: Drawn) -> None:
+    flat = replace(knot(), sh=knot().sh[:, :1])
+    with open_viewer("127.0.0.1", 0, options(drawn, lambda path: knot() if path else flat), BUILT_IN) as viewer:
+        page = Page(viewer.url)
+        page.look()
+        assert drawn.full()[0].degree == 0
+        session_of(viewer)._scene.value = "other"
+        while drawn.full()[0].degree != 3:
+            pass
 
 
 def test_what_is_up_can_be_chosen(viewer: Viewer, drawn: Drawn) -> None:
@@ -526,10 +556,10 @@ def test_cameras_that_are_none_are_said_on_the_page_and_the_next_one_works(viewe
 
 
 def test_a_picture_that_fails_is_said_on_the_page(viewer: Viewer, drawn: Drawn) -> None:
-    drawn.error = RuntimeError("drawing needs more memory than there is")
+    drawn.error = RuntimeError("drawing \udcff.ply needs more memory than there is")  # its name is not UTF-8
     page = Page(viewer.url)
     page.look()
-    page.wait_for("drawing needs more memory than there is")
+    page.wait_for("drawing \\udcff.ply needs more memory than there is")
     drawn.error = None
     page.look(fov=0.9)
     page.wait_for("80x60 of 80x60")

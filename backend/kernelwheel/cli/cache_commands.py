@@ -66,11 +66,10 @@ def _verify(args: argparse.Namespace, kernels: Kernels) -> int:
 
 
 def _build(args: argparse.Namespace, kernels: Kernels) -> int:
-    say = progress.printer(kernels.installed.package)
     views: list[dict[str, Any]] = []
     lines: list[str] = []
     for request in explain.requested(args, kernels)[1]:
-        artifact, compiled = build_ahead.build(kernels.installed, kernels.host, request, args.archs or "", say)
+        artifact, compiled = build_ahead.build(kernels.installed, kernels.host, request, args.archs or "")
         part, targets = request.part, targets_text(artifact.manifest)
         if views and (views[-1]["part"], views[-1]["folder"]) == (part, str(artifact.folder)):
             continue  # it serves both devices

@@ -17,11 +17,12 @@ from ..project.arch_choice import ArchList
 from ..project.build_platforms import PLATFORMS
 from ..project.build_settings import BuildSettings
 from ..project.extension import Extension, from_plan
-from ..runtime.artifact.content import Content, digests_of, fingerprint_of
-from ..runtime.artifact.manifest_schema import SCHEMA
+from ..runtime.artifact.content import Content
+from ..runtime.artifact.manifest import SCHEMA
 from ..runtime.machine.files import json_sha256
 from ..runtime.record import remembered
 from ..source_language import CUDA_SUFFIX
+from ..store.manifest_fields import digests_of, fingerprint_of
 from ..version import LOADED
 from .machine_flags import CpuPlan
 from .toolchain.binding import Binding

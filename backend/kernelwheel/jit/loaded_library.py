@@ -215,7 +215,7 @@ def _compiled(description: Description, package: InstalledPackage, host: Host, r
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(text)
         package.source = Sources(description.content, Path(folder), {})
-        return compile_into_store(package, host, request, package.settings, say)[0]
+        return compile_into_store(package, host, request, package.settings)[0]
 
 
 def _require_own_namespace(description: Description, artifact: Artifact) -> None:

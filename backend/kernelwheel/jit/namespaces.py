@@ -84,10 +84,10 @@ def _is_registered(namespace: str) -> bool:
     from torch import library
 
     try:
-        whole = library.Library(namespace, "DEF")  # type: ignore[no-untyped-call]
+        whole = library.Library(namespace, "DEF")
     except RuntimeError:
         return True
-    whole._destroy()  # type: ignore[no-untyped-call]
+    whole._destroy()
     return False
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence, Set
 from typing import NamedTuple
 
 from ..runtime.errors import SettingsError
-from ..runtime.machine.gpus import TEGRA, Arch
+from ..runtime.machine.host import TEGRA, Arch
 
 # The names that torch.utils.cpp_extension understands.
 NAMED = {

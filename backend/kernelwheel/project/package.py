@@ -10,8 +10,6 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
-from packaging.requirements import Requirement
-
 from ..content import make_content
 from ..runtime.artifact.content import MAIN, Content, part_made
 from ..runtime.decision.snapshot import package_path
@@ -133,6 +131,8 @@ _texts = strings(((r"\Z", "empty"),))
 
 def _requirements(value: Any) -> tuple[str, ...]:
     """Requirements as METADATA has them (PyPA, dependency specifiers)."""
+    from packaging.requirements import Requirement  # not at the top: the compiler looks for its packages first
+
     return tuple(str(Requirement(each)) for each in _texts(value))
 
 

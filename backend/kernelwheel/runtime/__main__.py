@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 
-from . import compiler_process
 from .commands import doctor, own_commands
 from .commands.exit_status import INTERRUPTED, Parser, finish
 from .commands.own_commands import find_kernels
+from .compiler_process import kernelwheel
 from .errors import INSTALL_COMPILER, IncompatibleArtifactError, command
 from .machine.platforms import require_supported
-
-# Kernelwheel's command, in a process of this one's folders of modules: with the name of the package and its words.
-_START = """import sys
-sys.path[:] = {path!a}
-try:
-    from kernelwheel.__main__ import main
-    sys.exit(main(sys.argv[2:], sys.argv[1]))
-except KeyboardInterrupt:
-    sys.exit({interrupted})
-"""
 
 
 def main(package: str, arguments: Sequence[str]) -> int:
@@ -59,11 +48,8 @@ def run(package: str, arguments: Sequence[str], program: str) -> int:
 
 
 def pass_on(package: str, words: list[str], rest: list[str]) -> int:
-    """Run a command of kernelwheel's, with the same Python and streams; returns its exit status.
-
-    Except on Windows, this process becomes that one, so that what interrupts or ends it has nothing else to end.
-    """
-    folder = compiler_process.kernelwheel()
+    """Run a command of kernelwheel's, in the name of the package; returns its exit status."""
+    folder = kernelwheel()
     if folder is None:
         raise IncompatibleArtifactError(
             f"{' '.join(words)} is a command of kernelwheel, which is not installed",
@@ -71,13 +57,8 @@ def pass_on(package: str, words: list[str], rest: list[str]) -> int:
             found=f"no kernelwheel in {sys.prefix}",
             remedies=[INSTALL_COMPILER],
         )
-    path = [each for each in sys.path if each and isinstance(each, str)]
-    start = _START.format(path=[*path, str(folder.parent)], interrupted=INTERRUPTED)
-    program = [sys.executable or "", *compiler_process.options(), "-c", start, package, *words, *rest]
-    if os.name == "nt":
-        return subprocess.call(program)
-    sys.stdout.flush()
-    os.execv(program[0], program)
+    sys.path.append(str(folder.parent))  # for kernelwheel's own loader, which need not be found otherwise
+    return int(import_module("kernelwheel.__main__").main([*words, *rest], package))
 
 
 if __name__ == "__main__":

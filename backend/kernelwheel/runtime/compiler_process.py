@@ -106,11 +106,7 @@ def send(
 
 
 def program() -> Path:
-    """The compiler's file.
-
-    Raises:
-        BuildError: this program cannot run it.
-    """
+    """The compiler's file. Raises a BuildError if this program cannot run it."""
     if getattr(sys, "frozen", False):  # as PyInstaller and its kind set it: `sys.executable` would run it a second time
         raise BuildError(
             "kernels cannot be compiled here: this program is frozen",
@@ -144,7 +140,7 @@ def _start(environ: Mapping[str, str], inherited: tuple[int, ...]) -> subprocess
     file = program()
     try:
         return subprocess.Popen(
-            [sys.executable or "", *options(), "-u", str(file), str(os.getpid())],
+            [sys.executable or "", *_options(), "-u", str(file), str(os.getpid())],
             # Under C, Python 3.11 fails on .pth files of an environment in a folder such as "Müller".
             env={**os.environ, **environ, "LC_ALL": "C.UTF-8"},
             stdin=subprocess.PIPE,
@@ -162,7 +158,7 @@ def _start(environ: Mapping[str, str], inherited: tuple[int, ...]) -> subprocess
         ) from error
 
 
-def options() -> list[str]:
+def _options() -> list[str]:
     """The options of this Python that say whose code it runs as it starts (Python's manual, "Command line")."""
     flags = sys.flags
     if flags.isolated:

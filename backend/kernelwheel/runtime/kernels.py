@@ -112,13 +112,9 @@ class Kernels:
         return module
 
     def extension(self, name: str) -> ModuleType | None:
-        """Load the library of an extension, by its name in a table; later calls return the same.
+        """Load the library of an extension, by its name in a table; later calls return the same. Raises as `module`.
 
-        Returns:
-            The module; None for operators.
-
-        Raises:
-            KernelWheelError: as `module`.
+        Returns the module, or None for operators.
         """
         if error := self.left_out(name):
             raise error
@@ -128,10 +124,10 @@ class Kernels:
             if package.damage:  # before the settings, which need the manifest
                 raise package.damage
             request = self._request_for(name)
-            artifact = self._extensions_of.get(request.part)
-            artifact = artifact or self._obtain(request, partial(self._load_first, name))
-            self._extensions_of[request.part] = artifact
+            if request.part not in self._extensions_of:
+                self._obtain(request, partial(self._load_first, request, name))
             if name not in self._modules:
+                artifact = self._extensions_of[request.part]
                 refuse_other_family(package.package, self.host, name, artifact)
                 self._modules[name] = load_module(package.package, name, artifact)
             return self._modules[name]
@@ -141,12 +137,9 @@ class Kernels:
         with suppress(KernelWheelError), self._locked() as package:
             if name not in self._modules and not package.damage:
                 request = self._request_for(name)
-                if request.part not in self._extensions_of:
-                    found = find(package, self.host, request, partial(self._load_first, name)).artifact
-                    if found is None:
-                        return False
-                    self._extensions_of[request.part] = found
-                self.extension(name)
+                load = partial(self._load_first, request, name)
+                if request.part in self._extensions_of or find(package, self.host, request, load).artifact:
+                    self.extension(name)
         return name in self._modules
 
     def left_out(self, name: str) -> LeftOutError | None:
@@ -202,26 +195,22 @@ class Kernels:
             self.installed = self.installed.read_again()
             yield self.installed
 
-    def _obtain(self, request: Request, load: Callable[[Artifact], object]) -> Artifact:
+    def _obtain(self, request: Request, load: Callable[[Artifact], object]) -> None:
         """Find the first Artifact that fits, or have one compiled; verify and load it. Raises if none can be had."""
         package = self.installed
         if request.device == "cuda":
             self._gpus()
         decision = find(package, self.host, request, load)
         if decision.artifact:
-            return decision.artifact
-        from . import progress
-
-        say = progress.printer(package.package)
+            return
         try:
-            artifact, _ = compile_into_store(package, self.host, request, package.settings, say)
+            artifact, _ = compile_into_store(package, self.host, request, package.settings)
         except KernelWheelError as error:
             raise none_made(package.package, request.device, decision.own, error) from error.__cause__
         if unfit := against(package.read(self.host), request, artifact):
             just_made = "these kernels were just compiled here with the current settings"
             raise incompatible(package.package, request.device, unfit, just_made)
         load(artifact)  # outside the store's lock, so that others need not wait
-        return artifact
 
     def _request_for(self, extension: str) -> Request:
         """The Request for the one Artifact of all modules and extensions that are not apart, as they may share types:
@@ -241,7 +230,7 @@ class Kernels:
                 self._loaded[request.part, device] = artifact
                 self.installed.in_use = True
 
-    def _load_first(self, name: str, artifact: Artifact) -> None:
+    def _load_first(self, request: Request, name: str, artifact: Artifact) -> None:
         """Load the first module or extension requested; if it, or another one, is not intact, the search goes on."""
         first = artifact.manifest.find_library(name)
         for library in artifact.manifest.libraries:
@@ -249,6 +238,7 @@ class Kernels:
                 artifact.verify_library(library)
         if first and not artifact.manifest.is_of_a_family(first):
             self._modules[name] = load_module(self.installed.package, name, artifact)
+        self._extensions_of[request.part] = artifact
         self.installed.in_use = True
 
     def _gpus(self, look: Callable[[Host], Host] | None = None) -> tuple[tuple[int, int], ...]:

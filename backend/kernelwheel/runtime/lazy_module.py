@@ -44,11 +44,7 @@ def import_lazily(name: str, package: str, distribution: str) -> tuple[Callable[
 
 
 def load_operators(name: str, package: str, distribution: str) -> None:
-    """Load an extension's operators: nothing tells when `torch.ops` is first asked for them.
-
-    Raises:
-        KernelWheelError: as `Kernels.extension`.
-    """
+    """Load an extension's operators: nothing tells when `torch.ops` is first asked for them. Raises as that does."""
     _kernels(package, distribution).extension(name)
 
 

@@ -36,10 +36,8 @@ def load_operators(artifact: Artifact, device: str) -> None:
 def load_module(package: str, name: str, artifact: Artifact, imported_as: str | None = None) -> ModuleType | None:
     """Load the verified library of an extension, or of a module that CMake made, which is imported within the package.
 
-    A module is imported under its own name, unless `imported_as` is another, which ends in the same one.
-
-    Returns:
-        The module; None for an extension of operators.
+    Returns the module, or None for an extension of operators. A module is imported under its own name, unless
+    `imported_as` is another, which ends in the same one.
     """
     manifest = artifact.manifest
     library = manifest.find_library(name)

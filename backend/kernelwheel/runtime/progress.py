@@ -19,7 +19,7 @@ def print_line(line: str, to_stdout: bool = False) -> None:
     if file is None:
         return
     try:
-        print(line, file=file, flush=True)
+        print(f"{line}\n", end="", file=file, flush=True)  # in one piece, as other threads print too
     except BrokenPipeError:
         abandon(file)
     except (OSError, ValueError):

@@ -54,11 +54,10 @@ class Record(_Typed):
             raise TypeError(f"{type(self).__name__} takes {', '.join(self._fields)}")
         self.__dict__.update({name: given[name] for name in self._fields})
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: Any = None) -> None:
         raise AttributeError(f"{type(self).__name__} is frozen: {name}")
 
-    def __delattr__(self, name: str) -> None:
-        raise AttributeError(f"{type(self).__name__} is frozen: {name}")
+    __delattr__ = __setattr__
 
     def _asdict(self) -> dict[str, Any]:
         return dict(vars(self))

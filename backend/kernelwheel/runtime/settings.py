@@ -297,8 +297,7 @@ def _refuse_unknown_variables(options: Registry, package: str, environ: Mapping[
 def _parse(option: Option[Any], text: str, origin: Origin) -> Any:
     try:
         return option.parse(text)
-    except ValueError as error:
-        hint = str(error)
+    except ValueError as hint:
         raise SettingsError(
             f"option {option.name!r} cannot be {text!r}",
             required=option.takes,

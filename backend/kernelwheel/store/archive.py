@@ -17,15 +17,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
+from reprlib import repr as short
 from typing import IO
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 from ..project.build_platforms import HEADER, PLATFORMS
 from ..runtime.artifact import manifest as manifests
 from ..runtime.artifact.manifest import Library, Manifest
-from ..runtime.artifact.manifest_schema import short
 from ..runtime.decision.snapshot import package_path
 from ..runtime.errors import IncompatibleArtifactError, UnreadableArtifactError
+from .manifest_file import from_stranger
 from .wheel_record import LARGEST_RECORD, parse_record, record_digest, wrong_member
 
 BLOCK = 1 << 20
@@ -52,7 +53,7 @@ class Packed:
             raise not_ours(source, f"{len(found)} files */_native/{manifests.FILE}")
         self._folder = found[0].filename.removesuffix(manifests.FILE)
         self.text = b"".join(self._blocks(found[0], manifests.LARGEST))
-        self.manifest = manifests.from_bytes(self.text, f"{source}: {manifests.FILE}")
+        self.manifest = from_stranger(self.text, f"{source}: {manifests.FILE}")
         if self._folder != native_folder(self.manifest):
             raise not_ours(source, f"the manifest of {self.manifest.package} in {short(self._folder)}")
         libraries = {f"{self._folder}{library.file}" for library in self.manifest.libraries}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..project import arch_choice
@@ -17,8 +17,7 @@ from ..runtime.decision.decision import Request
 from ..runtime.decision.snapshot import InstalledPackage, Snapshot
 from ..runtime.errors import command
 from ..runtime.kernels import Kernels
-from ..runtime.machine.gpus import Arch
-from ..runtime.machine.host import Host
+from ..runtime.machine.host import Arch, Host
 from ..runtime.settings import DEFAULT, Origin, Settings
 
 
@@ -56,9 +55,7 @@ class BuildRequest(Request):
         return (Mismatch("archs", required, f"SASS for {sass}; PTX for {ptx}", remedy, "cuda"),)
 
 
-def build(
-    package: InstalledPackage, host: Host, request: BuildRequest, archs: str, say: Callable[[str], None]
-) -> tuple[Artifact, bool]:
+def build(package: InstalledPackage, host: Host, request: BuildRequest, archs: str) -> tuple[Artifact, bool]:
     """Return an available Artifact that fits or was compiled just now, and whether it was. Loads nothing, needs no GPU.
 
     `request` and `archs` are those of `build_request`. For CUDA, the Host must know its GPUs.
@@ -69,7 +66,7 @@ def build(
     decision = find(package, host, request, Artifact.verify)
     if decision.artifact:
         return decision.artifact, False
-    return compile_into_store(package, host, request, build_settings(package, archs), say)
+    return compile_into_store(package, host, request, build_settings(package, archs))
 
 
 def build_request(package: InstalledPackage, cuda: bool, archs: str, part: str = "") -> BuildRequest:

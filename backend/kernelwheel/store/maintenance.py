@@ -8,7 +8,7 @@ from pathlib import Path
 from ..runtime.artifact import manifest as manifests
 from ..runtime.artifact.artifact import Artifact
 from ..runtime.artifact.compatible import Mismatch
-from ..runtime.artifact.manifest_schema import is_digest
+from ..runtime.artifact.manifest import is_digest
 from ..runtime.errors import (
     IncompatibleArtifactError,
     OtherSchemaError,

@@ -12,9 +12,8 @@ import stat
 import struct
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable
+from reprlib import repr as short
 from zipfile import ZipInfo
-
-from ..runtime.artifact.manifest_schema import short
 
 # Enough for as many members as a readable zip file has.
 LARGEST_RECORD = 8 << 20

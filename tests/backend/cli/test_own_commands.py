@@ -28,13 +28,13 @@ pytestmark = [pytest.mark.slow, pytest.mark.once]
 
 OWN = tuple(shlex.split(command("tiny"))[1:])
 ANY = ("-m", "kernelwheel")
-# As soon as kernelwheel's command looks for the package
+# As soon as kernelwheel's command is imported
 SAY_AND_WAIT = """
 import os, sys, time
 class Finder:
     @staticmethod
     def find_spec(name, path=None, target=None):
-        if name == "tiny" and "kernelwheel.__main__" in sys.modules:
+        if name == "kernelwheel.cli.cache_commands":
             print(os.getpid(), flush=True)
             time.sleep(60)
 sys.meta_path.insert(0, Finder)

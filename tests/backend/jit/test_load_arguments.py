@@ -219,15 +219,15 @@ LIBRARY = b"\0taken\0another\0answer() -> int\0inferred\0plain\0"
     ],
 )
 def test_a_namespace_that_the_process_has_is_known_from_sources_and_library(text: str, taken: str | None) -> None:
-    registered = library.Library("taken", "DEF")  # type: ignore[no-untyped-call]
+    registered = library.Library("taken", "DEF")
     registered.define("answer() -> int")
-    inferred = library.Library("inferred", "FRAGMENT")  # type: ignore[no-untyped-call]
+    inferred = library.Library("inferred", "FRAGMENT")
     inferred.define("plain() -> int")
     try:
         found = taken_namespace([b"", text.encode()], ["-O2", "-DFROM_FLAGS=taken"], "taken", LIBRARY)
     finally:
-        registered._destroy()  # type: ignore[no-untyped-call]
-        inferred._destroy()  # type: ignore[no-untyped-call]
+        registered._destroy()
+        inferred._destroy()
 
     assert found == taken
 

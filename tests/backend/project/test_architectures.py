@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from kernelwheel.project import arch_choice
 from kernelwheel.project.arch_choice import ArchList, from_code
 from kernelwheel.runtime.errors import SettingsError
-from kernelwheel.runtime.machine.gpus import Arch
+from kernelwheel.runtime.machine.host import Arch
 from standins import GPU_CODES
 
 

@@ -285,7 +285,6 @@ def test_another_platform_is_the_only_thing_said_of_it() -> None:
 PURE = """
 import json, sys
 sys.modules["torch"] = None
-import kernelwheel.runtime.machine.gpus  # imported at first need: our own code is no input
 from kernelwheel.runtime.artifact import manifest as manifests
 from kernelwheel.runtime.artifact.compatible import Wanted, check
 from kernelwheel.runtime.machine.host import Host

@@ -105,14 +105,16 @@ def test_a_folder_of_modules_with_a_colon_in_its_name_is_not_two(
 
 
 def test_the_options_of_the_python_that_asks_are_passed_on(tmp_path: Path) -> None:
-    """A Python that is to take nothing from its environment starts a compiler that does not either."""
+    """A Python that is to take nothing from its environment starts a compiler that does not either; with -S, that one
+    finds packages only in the folders that it is told.
+    """
     (tmp_path / "sitecustomize.py").write_text(f"import pathlib\npathlib.Path({str(tmp_path / 'ran')!r}).touch()\n")
     backend = str(Path(compiler_process.__file__).parents[2])
     script = f"import sys; sys.path.insert(0, {backend!r})\n"
     script += "from kernelwheel.runtime import compiler_process\n"
     script += f"print(compiler_process.send({QUESTION!r}, print, {{}}))\n"
 
-    for options, ran in ((["-I"], False), (["-E"], False), ([], True)):
+    for options, ran in ((["-I"], False), (["-E"], False), (["-S"], False), ([], True)):
         command = [sys.executable, *options, "-c", script]
         done = run(command, cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)})
         assert done.stdout == "{'plans': [], 'toolchain': None}\n"

@@ -1,4 +1,7 @@
-"""The manifest: read back exactly as written, or refused with the reason; every byte of a library must match it."""
+"""The manifest: read back exactly as written, or refused with the reason; every byte of a library must match it.
+
+A changed one is refused by whoever reads it, a forged one by whoever is given a file: nobody else can write the others.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +22,13 @@ from hypothesis import strategies as st
 from kernelwheel.cli.manifest_text import manifest_text
 from kernelwheel.runtime import Kernels
 from kernelwheel.runtime.artifact import manifest as manifests
-from kernelwheel.runtime.artifact import manifest_schema
 from kernelwheel.runtime.artifact.artifact import Artifact
 from kernelwheel.runtime.artifact.compatible import Wanted, check
-from kernelwheel.runtime.artifact.content import PARTS
 from kernelwheel.runtime.artifact.manifest import Library
 from kernelwheel.runtime.errors import BuildError, IncompatibleArtifactError
 from kernelwheel.runtime.machine.host import Host
-from kernelwheel.store import manifest_file
+from kernelwheel.store import manifest_fields, manifest_file
+from kernelwheel.store.manifest_fields import PARTS
 from samples import BYTES, CPU_LIBRARY, CUDA_LIBRARY, LIBRARY, Values, follow_plan, sample
 from standins import make_machine
 
@@ -73,7 +75,7 @@ def test_a_folder_without_a_manifest_is_no_error_and_no_manifest(tmp_path: Path)
 def test_the_schema_has_every_field_of_a_plan(tmp_path: Path) -> None:
     """Whoever adds a field to the Plan adds it to the manifest's schema."""
     plan = make_machine(tmp_path).draw().to_json()
-    schema: Any = manifest_schema._PLAN
+    schema: Any = manifest_fields._PLAN
     assert plan.keys() == schema.keys()
     for part in PARTS:
         assert plan[part].keys() == schema[part].keys()
@@ -93,9 +95,18 @@ def test_any_flipped_byte_of_a_manifest_is_found(position: int, change: int) -> 
 # What is refused
 
 
-def refusal_of(folder: Path, values: Any) -> IncompatibleArtifactError:
-    """The error for a manifest with these bytes or JSON values, raised when it is read, not at import."""
-    text = values if isinstance(values, bytes) else manifest_file.signed(values)
+def forgery(values: Values) -> str:
+    """What is wrong with a manifest that was written with these JSON values, maybe by somebody else."""
+    with pytest.raises(IncompatibleArtifactError) as caught:
+        manifest_file.from_stranger(manifest_file.signed(values), "a test")
+    assert caught.value.problem == "the compiled kernels are damaged"
+    assert caught.value.found.startswith("a test: ")
+    assert len(str(caught.value)) < 1000
+    return caught.value.found
+
+
+def refusal_of(folder: Path, text: bytes) -> IncompatibleArtifactError:
+    """The error for a manifest with these bytes, raised when it is read, not at import."""
     (folder / "manifest.json").write_bytes(text)
     kernels = Kernels("tiny", "1.2.3", folder, {})
     kernels.load_if_usable()
@@ -135,7 +146,7 @@ def changed(place: Place, value: object) -> Values:
 
 @pytest.mark.parametrize("schema", [0, "4", None, 2])
 def test_a_manifest_of_another_schema_is_refused_with_both(tmp_path: Path, schema: object) -> None:
-    error = refusal_of(tmp_path, {**MANIFEST.to_json(), "schema": schema})
+    error = refusal_of(tmp_path, manifest_file.signed({**MANIFEST.to_json(), "schema": schema}))
 
     assert error.required == "schema 1"
     assert f"schema {schema!r}" in error.found
@@ -154,20 +165,23 @@ FIELDS = [(*place, name) for place in OBJECTS if place not in FREE for name in a
 
 
 @pytest.mark.parametrize("place", FIELDS, ids=str)
-def test_a_manifest_that_lacks_a_field_is_refused(tmp_path: Path, place: Place) -> None:
+def test_a_manifest_that_lacks_a_field_is_refused(place: Place) -> None:
     values = copy.deepcopy(MANIFEST.to_json())
     del at(values, place[:-1])[place[-1]]
-    text = json.dumps(values).encode() if place == ("digest",) else values
 
-    refusal_of(tmp_path, text)
+    forgery(values)
+
+
+def test_a_manifest_without_a_digest_is_refused(tmp_path: Path) -> None:
+    assert "no digest" in refusal_of(tmp_path, json.dumps(MANIFEST.to_json()).encode()).found
 
 
 @pytest.mark.parametrize("place", [place for place in OBJECTS if place not in FREE], ids=str)
-def test_a_manifest_with_an_unknown_key_is_refused(tmp_path: Path, place: Place) -> None:
+def test_a_manifest_with_an_unknown_key_is_refused(place: Place) -> None:
     values = copy.deepcopy(MANIFEST.to_json())
     at(values, place)["unknown"] = 1
 
-    assert "unknown" in refusal_of(tmp_path, values).found
+    assert "unknown" in forgery(values)
 
 
 WRONG: dict[str, list[object]] = {
@@ -203,10 +217,10 @@ WRONG: dict[str, list[object]] = {
     [(place, wrong) for place in WRONG for wrong in WRONG[place]],
     ids=lambda value: repr(value)[:40],
 )
-def test_a_value_of_the_wrong_kind_is_refused(tmp_path: Path, place: str, wrong: object) -> None:
+def test_a_value_of_the_wrong_kind_is_refused(place: str, wrong: object) -> None:
     names = tuple(int(name) if name.isdecimal() else name for name in place.split("."))
 
-    assert "digest does not" not in refusal_of(tmp_path, changed(names, wrong)).found
+    assert "digest does not" not in forgery(changed(names, wrong))
 
 
 # One value that does not go with the others.
@@ -227,11 +241,11 @@ CONTRADICTIONS: dict[str, tuple[Place, object]] = {
 
 
 @pytest.mark.parametrize(("place", "value"), CONTRADICTIONS.values(), ids=CONTRADICTIONS)
-def test_a_manifest_that_contradicts_itself_is_refused(tmp_path: Path, place: Place, value: object) -> None:
+def test_a_manifest_that_contradicts_itself_is_refused(place: Place, value: object) -> None:
     values = changed(place, value)
     follow_plan(values)
 
-    assert "digest" not in refusal_of(tmp_path, values).found
+    assert "digest" not in forgery(values)
 
 
 @pytest.mark.parametrize(
@@ -244,7 +258,7 @@ def test_a_manifest_that_contradicts_itself_is_refused(tmp_path: Path, place: Pl
     ],
 )
 def test_the_cuda_major_of_torch_is_required_where_it_binds(
-    tmp_path: Path, bound: bool, cuda: int | None, libraries: tuple[Library, ...], why: str
+    bound: bool, cuda: int | None, libraries: tuple[Library, ...], why: str
 ) -> None:
     values = sample(*libraries).to_json()
     values["requires"]["cuda"] = cuda
@@ -254,27 +268,44 @@ def test_the_cuda_major_of_torch_is_required_where_it_binds(
         follow_plan(values)
 
     if why:
-        assert why in refusal_of(tmp_path, values).found
+        assert why in forgery(values)
     else:
-        assert manifests.from_bytes(manifest_file.signed(values), "a test").requires.cuda == cuda
+        assert manifest_file.from_stranger(manifest_file.signed(values), "a test").requires.cuda == cuda
 
 
 @pytest.mark.parametrize(("torch", "required"), [("2.13.0", "2.14.*"), ("2.13.0", "2.13.0"), (BETWEEN, "2.15.*")])
-def test_modules_require_the_torch_that_they_were_compiled_for(tmp_path: Path, torch: str, required: str) -> None:
-    assert "requires.torch" in refusal_of(tmp_path, of_modules(torch, required).to_json()).found
+def test_modules_require_the_torch_that_they_were_compiled_for(torch: str, required: str) -> None:
+    assert "requires.torch" in forgery(of_modules(torch, required).to_json())
 
 
 @pytest.mark.parametrize("name", ["package", "version", "sources", "fingerprint"])
-def test_a_manifest_that_is_not_its_plan_s_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_manifest_that_is_not_its_plan_s_is_refused(name: str) -> None:
     other = sample(package="tiny", version="1.2.4", sources={"CMakeLists.txt": "9" * 64}).to_json()
     other["package"] = "other"
     values = {**MANIFEST.to_json(), name: other[name]}
 
-    assert name in refusal_of(tmp_path, values).found
+    assert name in forgery(values)
 
 
 def test_another_package_s_manifest_is_refused(tmp_path: Path) -> None:
-    assert "manifest of other, not of tiny" in refusal_of(tmp_path, sample(package="other").to_json()).found
+    text = manifest_file.to_bytes(sample(package="other"))
+
+    assert "manifest of other, not of tiny" in refusal_of(tmp_path, text).found
+
+
+EARLIER = copy.deepcopy(MANIFEST.to_json())
+del EARLIER["plan"]["content"]["devices"]
+
+
+@pytest.mark.parametrize("values", [EARLIER, {**MANIFEST.to_json(), "libraries": None}, {"schema": 1, "plan": []}])
+def test_a_manifest_of_another_shape_is_refused(tmp_path: Path, values: Values) -> None:
+    """As one of a build before a field was added, in a checkout that was compiled from then."""
+    refusal_of(tmp_path, manifest_file.signed(values))
+
+
+@pytest.mark.parametrize("file", ["../evil.so", "/lib/evil.so", "a/b.so", 3])
+def test_a_library_outside_the_manifest_s_folder_is_refused(tmp_path: Path, file: object) -> None:
+    refusal_of(tmp_path, manifest_file.signed(changed(("libraries", 0, "file"), file)))
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"null", b"[]", b"\xef\xbb\xbf{}", b"{}", b"\xff\xfe\x00"])
@@ -306,7 +337,7 @@ def test_a_manifest_that_would_take_long_or_much_is_refused(tmp_path: Path, text
     tracemalloc.start()
     try:
         with pytest.raises(IncompatibleArtifactError):
-            manifests.read(tmp_path)
+            manifest_file.from_stranger(text, "a test")
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -338,6 +369,15 @@ def test_a_manifest_that_is_a_folder_is_refused(tmp_path: Path) -> None:
 def test_a_build_cannot_write_what_no_import_would_read() -> None:
     with pytest.raises(BuildError, match="sources"):
         manifest_file.to_bytes(sample(sources={"a\nb\0": "1" * 64}))
+
+
+def test_a_manifest_that_says_a_thing_twice_is_refused() -> None:
+    digest = json.loads(TEXT)["digest"].encode()
+    twice = TEXT.replace(digest, manifests.ZEROS.encode()).replace(b'"version"', b'"version": "1", "version"', 1)
+    forged = twice.replace(manifests.ZEROS.encode(), hashlib.sha256(twice).hexdigest().encode())
+
+    with pytest.raises(IncompatibleArtifactError, match="duplicate key"):
+        manifest_file.from_stranger(forged, "a test")
 
 
 # Whatever is read, does no harm later
@@ -382,7 +422,7 @@ def mutants(draw: st.DrawFn) -> bytes:
 @many
 def test_what_is_read_of_a_changed_manifest_can_be_used(text: bytes) -> None:
     try:
-        manifest = manifests.from_bytes(text, "a test")
+        manifest = manifest_file.from_stranger(text, "a test")
     except IncompatibleArtifactError:
         return
     for machine in MACHINES:

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.slow]
 
 ASK = """
 import json, os, sys
-from kernelwheel.runtime.machine.gpus import visible_capabilities
+from kernelwheel.runtime.machine.host import visible_capabilities
 said = visible_capabilities(os.environ)
 assert "torch" not in sys.modules
 print(json.dumps(said))

@@ -193,8 +193,8 @@ def test_a_program_with_one_user_s_rights_uses_a_cache(user: int) -> None:
 SAYS = """
 import os
 os.setresuid({0}, {0}, {0})
-from kernelwheel.project.build_platforms import HOST_PLATFORM
-print(HOST_PLATFORM.has_other_privileges())
+from kernelwheel.runtime.machine.permissions import has_other_privileges
+print(has_other_privileges())
 """
 ENVIRON = {"PYTHONPATH": str(Path(kernelwheel.__path__[0]).parent), "PYTHONDONTWRITEBYTECODE": "1"}
 

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -22,6 +23,7 @@ from kernelwheel.runtime import kernels as runtime
 from kernelwheel.runtime.artifact import manifest as manifests
 from kernelwheel.runtime.artifact.manifest import Library, Manifest
 from kernelwheel.runtime.errors import IncompatibleArtifactError, SettingsError
+from kernelwheel.runtime.progress import printer
 from kernelwheel.runtime.record import remembered
 from kernelwheel.runtime.store.store import Store
 from processes import RunPython
@@ -235,6 +237,16 @@ print_line("done", to_stdout=True)
 @pytest.mark.parametrize("how", ["closed", "its reader is gone"])
 def test_a_compile_goes_on_where_nobody_reads_what_it_says(run_python: RunPython, how: str) -> None:
     assert run_python(CLOSED, how, path=[BACKEND]).stdout == "done\n"
+
+
+def test_a_line_of_progress_is_written_in_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two, another thread's line would come."""
+    written: list[str] = []
+    monkeypatch.setattr(sys, "stderr", SimpleNamespace(write=written.append, flush=lambda: None))
+
+    printer("tiny")("[1/2] CXX one.cpp")
+
+    assert list(filter(None, written)) == ["tiny: [1/2] CXX one.cpp\n"]
 
 
 class Slow:

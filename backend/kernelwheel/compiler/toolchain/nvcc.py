@@ -14,7 +14,7 @@ from ...project.arch_choice import from_code
 from ...project.build_platforms import HOST_PLATFORM
 from ...project.build_settings import BuildSettings
 from ...runtime.errors import BuildError
-from ...runtime.machine.gpus import Arch
+from ...runtime.machine.host import Arch
 from ...runtime.machine.platforms import numbers
 from ...runtime.record import remembered
 from .clang_toolkit import CLANG, clang_toolkit, clang_version, clangs_on_path

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ...project.build_platforms import HOST_PLATFORM, PLATFORMS
 from ...runtime.errors import KernelWheelError
-from ...runtime.machine.gpus import Arch
+from ...runtime.machine.host import Arch
 from ...runtime.machine.permissions import NOBODY_ELSE, Guard
 from ...runtime.variables import search_path
 

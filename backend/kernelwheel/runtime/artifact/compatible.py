@@ -7,7 +7,7 @@ from typing import Any
 
 from ..errors import REINSTALL
 from ..machine.files import json_sha256
-from ..machine.host import Host, torch_required
+from ..machine.host import Arch, Host, torch_required
 from ..machine.platforms import numbers
 from ..record import Record
 from .content import Content, can_use_cuda, only, part_made, without_cuda
@@ -155,8 +155,6 @@ def capability_mismatch(
     libraries: Iterable[Library] | None = None,
 ) -> Mismatch | None:
     """Whether a GPU can run the Artifact's CUDA kernels: SASS that fits, or PTX that its driver can compile."""
-    from ..machine.gpus import Arch  # needed only with a GPU, so not imported at the top
-
     newer = manifest.requires.driver_for_ptx or ""
     driver_is_new_enough = driver is not None and numbers(newer) <= driver
     name = "{}.{}".format(*capability)

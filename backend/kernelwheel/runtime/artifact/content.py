@@ -5,25 +5,11 @@ An Artifact is found by it: its content must be what the package wants now.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from ..machine.files import json_sha256
-
-PARTS = ("content", "tools", "target")
 # Of a package whose kernels are found, compiled and loaded in parts: the one with all that is in no other.
 MAIN = "main"
 Content = dict[str, Any]  # as JSON, in a Plan and in a manifest
-
-
-def digests_of(plan: Mapping[str, Any]) -> dict[str, str]:
-    """The digests of a Plan's three parts, from its JSON values."""
-    return {part: json_sha256(plan[part]) for part in PARTS}
-
-
-def fingerprint_of(schema: int, digests: Mapping[str, str]) -> str:
-    """The fingerprint of a Plan: the digest of its schema and of its parts' digests."""
-    return json_sha256({"schema": schema, **digests})
 
 
 def can_use_cuda(content: Content) -> bool:

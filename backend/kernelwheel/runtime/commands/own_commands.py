@@ -1,7 +1,4 @@
-"""The `cache` commands that every wheel has, `path` and `clear`, and the `Kernels` that a command is about.
-
-Exit status: 0 for success, 1 for a finding or an error, 2 for wrong usage.
-"""
+"""The `cache` commands that every wheel has, `path` and `clear`, and the `Kernels` that a command is about."""
 
 from __future__ import annotations
 
@@ -11,7 +8,6 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +16,7 @@ from ..artifact.manifest import FILE
 from ..decision.snapshot import editable_name, package_path
 from ..errors import IncompatibleArtifactError
 from ..kernels import Kernels
-from ..machine.files import is_file, is_folder
+from ..machine.files import is_file
 from ..store.clearing import Cleaning, clear
 
 
@@ -93,35 +89,28 @@ OF_KERNELWHEEL = {
 }
 
 
-def find_kernels(package: str) -> Kernels:
+def find_kernels(package: str, versions_without: Callable[[str], dict[str, str]] = lambda package: {}) -> Kernels:
     """The `Kernels` that a package has constructed in this process, or equal ones.
 
-    It is imported only if no distribution says its version, as in a checkout on PYTHONPATH.
+    `versions_without` gives its version where no distribution says it, as in a checkout on PYTHONPATH.
     """
     if package in Kernels.constructed:
         return Kernels.constructed[package]
     spec = None
     with suppress(ImportError, ValueError):  # of a package above it; ValueError: no name of a package
         spec = find_spec(package)
-    folders = [Path(folder) for folder in spec.submodule_search_locations or ()] if spec else []
-    versions = _versions(package) or (_own_version(package) if folders else {})
-    if len(versions) != 1 or not folders:
+    natives = [Path(folder, "_native") for folder in spec.submodule_search_locations or ()] if spec else []
+    versions = _versions(package) or (versions_without(package) if natives else {})
+    if len(versions) != 1 or not natives:
         raise IncompatibleArtifactError(
             f"the kernels of {package} are not known",
             required=f"an installed package {package} that was built with kernelwheel, from one distribution",
-            found=", ".join(sorted(versions)) or f"no {'distribution that has' if folders else 'package'} {package}",
+            found=", ".join(sorted(versions)) or f"no {'distribution that has' if natives else 'package'} {package}",
             remedies=[f"check the name and the environment: {sys.executable} -c 'import {package}'"],
         )
-    natives = [folder / "_native" for folder in folders]
-    native = next((each for each in natives if is_folder(each) and is_file(each / FILE)), natives[0])
+    native = next((each for each in natives if is_file(each / FILE)), natives[0])
     (version,) = versions.values()
     return Kernels(package, version, native)
-
-
-def _own_version(package: str) -> dict[str, str]:
-    import_module(package)
-    own = getattr(sys.modules.get(f"{package}._kernelwheel.kernels"), "Kernels", None)
-    return {package: own.constructed[package].installed.version} if own and package in own.constructed else {}
 
 
 def _versions(package: str) -> dict[str, str]:

@@ -10,7 +10,6 @@ from ..artifact.artifact import Artifact
 from ..artifact.content import can_use_cuda, needed_for, needs_cuda, only, serves_both
 from ..errors import IncompatibleArtifactError, KernelWheelError, UnreadableArtifactError
 from ..machine.host import Host
-from ..machine.platforms import require_supported
 from .decision import Decision, Request, against_own, decide, decide_on_wheel, failed
 from .no_kernels import no_sources
 from .snapshot import InstalledPackage, Snapshot
@@ -79,18 +78,15 @@ def predict(snapshot: Snapshot, request: Request, verify: Use) -> Decision:
 
 
 def compile_into_store(
-    package: InstalledPackage, host: Host, request: Request, settings: Settings, say: Callable[[str], None]
+    package: InstalledPackage, host: Host, request: Request, settings: Settings
 ) -> tuple[Artifact, bool]:
-    """Have the Artifact for a request compiled into the user's own store, unless another process has done so.
-
-    Loads nothing.
-    """
-    require_supported()  # before a store is touched
-    from .. import compiler_process
+    """Have the Artifact for a request compiled into the user's own store, unless another process has done so."""
+    from .. import compiler_process, progress
     from ..store.store_lock import making
 
     compiler_process.program()  # there must be one before others wait for it
     store = package.own_store()._replace(part=request.part)
+    say = progress.printer(package.package)
     with making(store, lambda maker: say(f"waiting for {maker}")) as lock:
         decision = find(package, host, request, Artifact.verify)  # another process may have compiled it meanwhile
         if decision.artifact:

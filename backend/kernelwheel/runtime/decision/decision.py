@@ -16,7 +16,7 @@ from ..errors import KernelWheelError
 from ..machine.platforms import SUPPORTED
 from ..record import Record
 from ..variables import own_variable
-from .no_kernels import always_compiled, because_of, incompatible, never_compiled, no_gpu, none_made, unusable_artifact
+from .no_kernels import always_compiled, because_of, incompatible, never_compiled, no_gpu, none_made
 from .snapshot import Snapshot
 
 
@@ -123,7 +123,8 @@ def against_own(snapshot: Snapshot, request: Request) -> tuple[Mismatch, ...]:
 def verdict(snapshot: Snapshot) -> tuple[Mismatch, ...]:
     """All mismatches of the wheel's Artifact; if it is missing or damaged, that is the only one."""
     if damage := snapshot.damage:
-        return (unusable_artifact(damage),)
+        remedy = "; ".join(damage.remedies)
+        return (Mismatch("artifact", damage.required, damage.found, remedy, compile_cures=False),)
     if snapshot.artifact is None:
         return against_own(snapshot, Request("cpu"))
     return check(snapshot.artifact.manifest, snapshot.host, snapshot.wanted_of(snapshot.artifact))

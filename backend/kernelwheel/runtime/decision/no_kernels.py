@@ -96,11 +96,6 @@ def unknown_sources(package: str) -> Mismatch:
     return Mismatch("sources", required, found, f"install a wheel of {package}", compile_cures=False)
 
 
-def unusable_artifact(damage: IncompatibleArtifactError) -> Mismatch:
-    """The mismatch if the wheel's Artifact is damaged or cannot be read at the moment; compiling does not fix it."""
-    return Mismatch("artifact", damage.required, damage.found, "; ".join(damage.remedies), compile_cures=False)
-
-
 def always_compiled(package: str, origin: str) -> Mismatch:
     """The mismatch of a wheel's Artifact that fits, if the option `jit` is always."""
     required = f"kernels compiled on this machine: jit is always ({origin})"

@@ -81,11 +81,8 @@ class ThreadLock:
     """A reentrant lock, free in a forked child whoever holds it in the parent."""
 
     def __init__(self) -> None:
-        self._begin()
-        _thread_locks.add(self)
-
-    def _begin(self) -> None:
         self._lock = threading.RLock()
+        _thread_locks.add(self)
 
     def __enter__(self) -> None:
         self._lock.acquire()
@@ -104,7 +101,7 @@ def _begin_in_child() -> None:
     _held.clear()
     _guard.release()
     for lock in _thread_locks:
-        lock._begin()
+        lock._lock = threading.RLock()
 
 
 if sys.platform != "win32":

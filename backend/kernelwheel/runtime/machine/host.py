@@ -1,14 +1,25 @@
-"""The Host: what a machine can run, probed without initialising CUDA unless its GPUs are asked for."""
+"""The Host: what a machine can run, its GPUs among it; probed without initialising CUDA unless nothing else can tell.
+
+A process that has initialised CUDA cannot use it in its forked children, and a context takes memory of the GPU.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import os
+import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from ..record import Record
 from .platforms import HOST_PLATFORM, cpu_features, platform_name
+
+Capability = tuple[int, int]
+
+DRIVER_NOT_LOADED = 9  # NVML_ERROR_DRIVER_NOT_LOADED
+# Programming Guide, "Binary Compatibility": none between desktop and Tegra, nor between Tegra architectures.
+TEGRA = {(7, 2), (8, 7), (11, 0)}
 
 
 class Host(Record):
@@ -33,6 +44,43 @@ class Host(Record):
     def asked_for(self, features: Iterable[str]) -> Host:
         """The same Host with its CPU, if some of its features are needed: a kernel may take 10 ms to tell them."""
         return self._replace(cpu=tuple(sorted(cpu_features()))) if features and self.cpu is None else self
+
+
+class Arch(NamedTuple):
+    """One architecture: a compute capability and, as in `9.0a` or `12.0f`, its feature suffix.
+
+    The terms are NVIDIA's: *SASS* is machine code for one; *PTX* is portable assembly that the driver compiles at load
+    time (CUDA C++ Programming Guide, "Binary Compatibility" and "PTX Compatibility").
+    """
+
+    major: int
+    minor: int
+    suffix: str = ""
+
+    def __str__(self) -> str:
+        """The spelling in manifests and TORCH_CUDA_ARCH_LIST: `9.0a`."""
+        return f"{self.major}.{self.minor}{self.suffix}"
+
+    @classmethod
+    def from_string(cls, text: str) -> Arch:
+        """Parse the manifest's spelling, `9.0a`; its schema has checked that."""
+        major, _, minor = text.partition(".")
+        return cls(int(major), int(minor[0]), minor[1:])
+
+    def sass_runs_on(self, capability: tuple[int, int]) -> bool:
+        """Whether SASS for this architecture runs on a GPU with that compute capability."""
+        major, minor = capability
+        if self.suffix == "a" or (major, minor) in TEGRA or (self.major, self.minor) in TEGRA:
+            return (self.major, self.minor) == (major, minor)
+        return self.major == major and self.minor <= minor
+
+    def ptx_runs_on(self, capability: tuple[int, int]) -> bool:
+        """Whether a new enough driver can compile PTX for this architecture to that compute capability."""
+        if self.suffix == "a":
+            return (self.major, self.minor) == capability
+        if self.suffix == "f":
+            return self.major == capability[0] and self.minor <= capability[1]
+        return (self.major, self.minor) <= capability
 
 
 def python_abi() -> str:
@@ -74,13 +122,11 @@ def with_gpus(host: Host) -> Host:
 def with_listed_gpus(host: Host) -> Host:
     """The same Host with its driver and GPUs, without initialising CUDA: only where NVML cannot tell, CUDA is asked.
 
-    On machines whose GPUs differ, more of them may count than CUDA shows; see `gpus.visible_capabilities`.
+    On machines whose GPUs differ, more of them may count than CUDA shows; see `visible_capabilities`.
     """
     import torch
 
-    from .gpus import visible_capabilities  # not at the top: an import of the package does not ask for GPUs
-
-    if host.cuda is None or torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+    if host.cuda is None or torch.cuda.is_initialized():
         return with_gpus(host)
     driver = driver_version()
     if driver is None or driver[0] < int(host.cuda.split(".")[0]):
@@ -100,3 +146,59 @@ def driver_version() -> tuple[int, int] | None:
     if driver.cuDriverGetVersion(ctypes.byref(number)) != 0:
         return None
     return number.value // 1000, number.value % 1000 // 10
+
+
+def visible_capabilities(environ: Mapping[str, str]) -> tuple[Capability, ...] | None:
+    """The compute capabilities of the GPUs that CUDA may show to this process, each once, in ascending order.
+
+    They are asked of NVML (NVML API Reference Guide). On a machine whose GPUs differ, all of them count unless
+    CUDA_VISIBLE_DEVICES has numbers (CUDA Programming Guide, "Environment Variables") and CUDA_DEVICE_ORDER is
+    PCI_BUS_ID, NVML's own order.
+
+    Empty if there is no GPU; None if NVML cannot tell, so that CUDA must be asked.
+    """
+    try:
+        library = ctypes.CDLL(HOST_PLATFORM.nvml_library)
+    except OSError:
+        return None
+    try:
+        status = library.nvmlInit_v2()
+        if status != 0:
+            return () if status == DRIVER_NOT_LOADED else None
+        try:
+            return tuple(sorted(set(_visible(_capabilities(library), environ))))
+        finally:
+            library.nvmlShutdown()
+    except (RuntimeError, AttributeError):  # AttributeError: a library so old that it lacks a function
+        return None
+
+
+def _capabilities(library: ctypes.CDLL) -> list[Capability]:
+    """Those of all GPUs, in the order of their PCI bus ids."""
+
+    def call(name: str, *arguments: object) -> None:
+        status = getattr(library, name)(*arguments)
+        if status != 0:
+            raise RuntimeError(f"{name}: {status}")
+
+    count, handle, major, minor = ctypes.c_uint(0), ctypes.c_void_p(), ctypes.c_int(0), ctypes.c_int(0)
+    call("nvmlDeviceGetCount_v2", ctypes.byref(count))
+    found = []
+    for number in range(count.value):
+        call("nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(number), ctypes.byref(handle))
+        call("nvmlDeviceGetCudaComputeCapability", handle, ctypes.byref(major), ctypes.byref(minor))
+        found.append((major.value, minor.value))
+    return found
+
+
+def _visible(gpus: list[Capability], environ: Mapping[str, str]) -> list[Capability]:
+    listed = environ.get("CUDA_VISIBLE_DEVICES")
+    if listed is None or re.match(r"\s*(GPU|MIG)-", listed):
+        return gpus
+    visible: list[Capability] = []
+    for entry in listed.split(","):  # the list ends at the first that is no device
+        match = re.match(r"\s*\+?([0-9]+)", entry)  # as strtoul(3): what follows the number is ignored
+        if match is None or int(match[1]) >= len(gpus):
+            break
+        visible.append(gpus[int(match[1])])
+    return visible if environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID" or not visible else gpus

@@ -7,6 +7,7 @@ replacing it afterwards would take write access to one of these folders.
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import stat
@@ -16,12 +17,13 @@ from pathlib import Path
 
 from ..errors import StoreError
 from ..record import Record
-from .platforms import HOST_PLATFORM
+from .platforms import contents_of
 
 FOLDER = 0o755  # for cache folders, whatever the umask: others may read but not write
 PRIVATE = 0o700  # for anything unfinished
 FILE = 0o644
 _MAX_LINKS = 40  # Linux's own limit for one path, path_resolution(7)
+_AT_SECURE = 23  # elf.h
 
 
 class Trust(Record):
@@ -33,7 +35,7 @@ class Trust(Record):
     def includes(self, user: int) -> bool:
         """Whether files of this user may be loaded."""
         named = user in (0, os.geteuid()) or user in self.others
-        return self.everyone or (named and not HOST_PLATFORM.stands_for_many(user))
+        return self.everyone or (named and not stands_for_many(user))
 
 
 NOBODY_ELSE = Trust()
@@ -63,10 +65,7 @@ class Guard(Record):
             os.close(descriptor)
 
     def check(self, folder: Path, make: int | None = None) -> None:
-        """Refuse a folder that others could have changed, after making it and its parents if `make` is their mode.
-
-        Raises as `opened`.
-        """
+        """Refuse a folder that others could have changed, after making it and its parents if `make` is their mode."""
         with self.opened(folder, make):
             pass
 
@@ -135,7 +134,7 @@ class Guard(Record):
             if info.st_mode & stat.S_ISVTX:
                 return  # others can add to it, but cannot rename or remove what is ours
             if above and not info.st_mode & stat.S_IWOTH:
-                members = HOST_PLATFORM.group_writers(descriptor, info)
+                members = group_writers(descriptor, info)
                 if members is not None and all(map(self.trust.includes, members)):
                     return  # as a user's private group
         raise self._unsafe(path, info, "folder")
@@ -185,3 +184,44 @@ def _made(name: str, parent: int, mode: int, exactly: bool) -> int:
 def _exchanged(old: int, new: int) -> int:
     os.close(old)
     return new
+
+
+def has_other_privileges() -> bool:
+    """Whether this process has other privileges than its starter, or had them at its start and may take them back.
+
+    Those of a setuid program that has put them aside are in its saved ids. What came with the program's file, such
+    as capabilities, the kernel says by AT_SECURE, getauxval(3).
+    """
+    getauxval = ctypes.pythonapi["getauxval"]
+    getauxval.argtypes, getauxval.restype = (ctypes.c_ulong,), ctypes.c_ulong
+    differ = len({*os.getresuid()}) > 1 or len({*os.getresgid()}) > 1
+    return differ or getauxval(_AT_SECURE) != 0
+
+
+def stands_for_many(number: int, kind: str = "uid") -> bool:
+    """Whether a number stands for all users, or groups, that have none here: user_namespaces(7), "Unmapped"."""
+    overflow = int(contents_of(f"/proc/sys/kernel/overflow{kind}") or 65534)  # the usual one, if unsaid
+    return number == overflow and contents_of(f"/proc/self/{kind}_map").split() != [b"0", b"0", b"4294967295"]
+
+
+def group_writers(descriptor: int, info: os.stat_result) -> set[int] | None:
+    """The users who may write to an open folder because of its group, by number; None if that cannot be told.
+
+    A directory service need not list its users (SSSD with `enumerate = false`), nor the members of its groups. It
+    is taken to list them if it lists this user and the folder's owner, as users and as members.
+    """
+    import grp
+    import pwd
+
+    if stands_for_many(info.st_gid, "gid"):
+        return None
+    try:
+        if "system.posix_acl_access" in os.listxattr(f"/proc/self/fd/{descriptor}"):
+            return None  # with an ACL, the group bits are the mask for everyone in its entries, acl(5)
+        named = {pwd.getpwnam(name).pw_uid for name in grp.getgrgid(info.st_gid).gr_mem}
+    except (KeyError, OSError):
+        return None
+    users = pwd.getpwall()
+    members = named | {user.pw_uid for user in users if user.pw_gid == info.st_gid}
+    listed = members & {user.pw_uid for user in users}
+    return members if {info.st_uid, os.geteuid()} <= listed else None

@@ -3,8 +3,6 @@
 docs/design.md says what a port needs besides a class here. What builds are for is in project/build_platforms.py.
 """
 
-# A plain class: every import of a package comes here, and a dataclass takes longer to define than all of this module.
-
 from __future__ import annotations
 
 import ctypes
@@ -21,17 +19,13 @@ from ..errors import BuildError
 if sys.platform == "linux":  # on other systems, this module says that builds are refused
     import fcntl
 
-_AT_SECURE = 23  # elf.h
 # Errors that are not a library's fault: no memory, no descriptors, a failing disk, no permission to run code there.
 _LACKS = (errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EIO, errno.ESTALE, errno.EACCES, errno.EPERM)
 _given: set[str] = set()  # the paths under which the dynamic loader knows libraries of this process
 
 
 class Linux:
-    """Linux with glibc.
-
-    The functions ask the system that this process runs on.
-    """
+    """Linux with glibc, that this process runs on."""
 
     cuda_driver = "libcuda.so.1"
     nvml_library = "libnvidia-ml.so.1"
@@ -111,49 +105,8 @@ class Linux:
         said = str(error)
         return "failed to map segment" in said or said.endswith(tuple(map(os.strerror, _LACKS)))
 
-    @staticmethod
-    def has_other_privileges() -> bool:
-        """Whether this process has other privileges than its starter, or had them at its start and may take them back.
 
-        Those of a setuid program that has put them aside are in its saved ids. What came with the program's file, such
-        as capabilities, the kernel says by AT_SECURE, getauxval(3).
-        """
-        getauxval = ctypes.pythonapi["getauxval"]
-        getauxval.argtypes, getauxval.restype = (ctypes.c_ulong,), ctypes.c_ulong
-        differ = len({*os.getresuid()}) > 1 or len({*os.getresgid()}) > 1
-        return differ or getauxval(_AT_SECURE) != 0
-
-    @staticmethod
-    def stands_for_many(number: int, kind: str = "uid") -> bool:
-        """Whether a number stands for all users, or groups, that have none here: user_namespaces(7), "Unmapped"."""
-        overflow = int(_contents(f"/proc/sys/kernel/overflow{kind}") or 65534)  # the usual one, if unsaid
-        return number == overflow and _contents(f"/proc/self/{kind}_map").split() != [b"0", b"0", b"4294967295"]
-
-    @staticmethod
-    def group_writers(descriptor: int, info: os.stat_result) -> set[int] | None:
-        """The users who may write to an open folder because of its group, by number; None if that cannot be told.
-
-        A directory service need not list its users (SSSD with `enumerate = false`), nor the members of its groups. It
-        is taken to list them if it lists this user and the folder's owner, as users and as members.
-        """
-        import grp
-        import pwd
-
-        if Linux.stands_for_many(info.st_gid, "gid"):
-            return None
-        try:
-            if "system.posix_acl_access" in os.listxattr(f"/proc/self/fd/{descriptor}"):
-                return None  # with an ACL, the group bits are the mask for everyone in its entries, acl(5)
-            named = {pwd.getpwnam(name).pw_uid for name in grp.getgrgid(info.st_gid).gr_mem}
-        except (KeyError, OSError):
-            return None
-        users = pwd.getpwall()
-        members = named | {user.pw_uid for user in users if user.pw_gid == info.st_gid}
-        listed = members & {user.pw_uid for user in users}
-        return members if {info.st_uid, os.geteuid()} <= listed else None
-
-
-def _contents(path: str) -> bytes:
+def contents_of(path: str) -> bytes:
     """What a file of the kernel's says; nothing if /proc is not mounted."""
     try:
         return Path(path).read_bytes()
@@ -198,7 +151,7 @@ def require_supported() -> None:
 @cache
 def cpu_features() -> frozenset[str]:
     """What this machine's CPU can do, by Linux's names; nothing where it is not Linux, or /proc is not mounted."""
-    for line in _contents("/proc/cpuinfo").splitlines():
+    for line in contents_of("/proc/cpuinfo").splitlines():
         name, _, value = line.partition(b":")
         if name.strip() in (b"flags", b"Features"):  # of the first core: of x86, and of Arm
             return frozenset(value.decode("ascii", "replace").split())

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from ..artifact.manifest_schema import is_digest
+from ..artifact.manifest import is_digest
 from ..errors import StoreError
 from ..machine.files import is_folder
 from ..machine.fork_safe_locks import exclusive

@@ -21,10 +21,9 @@ from pathlib import Path
 
 from ..artifact import manifest as manifests
 from ..artifact.artifact import Artifact, Damaged
-from ..artifact.manifest_schema import is_digest
+from ..artifact.manifest import is_digest
 from ..errors import TOO_MANY_OPEN, IncompatibleArtifactError, StoreError, UnreadableStoreError, command, way_out
-from ..machine.permissions import NOBODY_ELSE, PRIVATE, Guard, Trust
-from ..machine.platforms import HOST_PLATFORM
+from ..machine.permissions import NOBODY_ELSE, PRIVATE, Guard, Trust, has_other_privileges
 from ..record import Record
 from ..settings import EVERYONE, Settings
 from ..variables import default_folder, own_variable
@@ -151,7 +150,7 @@ def stores(settings: Settings, package: str, version: str) -> Iterator[Store]:
 
 def trust_of(settings: Settings) -> Trust:
     """The users that the settings trust, by number."""
-    if HOST_PLATFORM.has_other_privileges():
+    if has_other_privileges():
         raise StoreError(
             "a program that runs with another user's privileges cannot use a cache",
             required="one user: the environment of whoever started the program decides where caches are",

@@ -1,18 +1,18 @@
 """The schema of `manifest.json`: which values each field may have, and which fields must agree.
 
-A manifest decides what is loaded and may come from anywhere, so nothing in it is taken on trust: every key must be
-known, every value of the right kind, and nothing too long. Every import runs this code, so no regular expression is
-compiled, and text is checked by methods of str rather than character by character.
+A manifest decides what is loaded. So none is written that does not follow this, and of a file that comes from anywhere,
+nothing is taken on trust: every key must be known, every value of the right kind, and nothing too long.
 """
 
 from __future__ import annotations
 
+from reprlib import repr as short
 from typing import TYPE_CHECKING
 
-from ..machine.files import json_sha256
-from ..machine.host import torch_required
-from ..machine.platforms import library_file
-from .content import PARTS, digests_of, fingerprint_of
+from ..runtime.artifact.manifest import SCHEMA, is_digest
+from ..runtime.machine.files import json_sha256
+from ..runtime.machine.host import torch_required
+from ..runtime.machine.platforms import library_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -22,20 +22,15 @@ if TYPE_CHECKING:
     # `str`, an object with any names.
     Kind = Callable[[Any], bool] | dict[Any, "Kind"] | list["Kind"] | tuple["Kind"]
 
-SCHEMA = 1  # rises with every change below, and with it every fingerprint: a loader reads its own number only
+PARTS = ("content", "tools", "target")
 LONGEST_NAME = 100  # characters of a file's name
 LONGEST_TEXT = 4096
 LONGEST_LIST = 1000
 MOST_LIBRARIES = 100
 LARGEST_LIBRARY = (8 << 30) - 1  # bytes
 _DIGITS = "0123456789"
-_HEX = _DIGITS + "abcdef"
 _WORD = _DIGITS + "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_"
 _NAME = _WORD + ".+-"
-
-
-class Malformed(ValueError):
-    """The manifest is malformed; the message says how."""
 
 
 def check_manifest(values: Any) -> None:
@@ -43,14 +38,7 @@ def check_manifest(values: Any) -> None:
     _check(values, _MANIFEST, "manifest")
     for agrees, contradiction in _agreements(values, values["plan"], values["requires"], values["libraries"]):
         if not agrees:
-            raise Malformed(contradiction)
-
-
-def short(value: object) -> str:
-    """A value shortened for a message."""
-    import reprlib  # needed only for an error
-
-    return reprlib.repr(value)
+            raise ValueError(contradiction)
 
 
 def _check(value: Any, kind: Kind, place: str) -> None:
@@ -58,10 +46,10 @@ def _check(value: Any, kind: Kind, place: str) -> None:
         if value is not None:
             _check(value, kind[0], place)
     elif not (kind(value) if callable(kind) else type(value) is type(kind)):
-        raise Malformed(f"{place} is {short(value)}")
+        raise ValueError(f"{place} is {short(value)}")
     elif isinstance(kind, list):
         if len(value) > MOST_LIBRARIES:
-            raise Malformed(f"{place} is {short(value)}")
+            raise ValueError(f"{place} is {short(value)}")
         for number, each in enumerate(value):
             _check(each, kind[0], f"{place}[{number}]")
     elif isinstance(kind, dict):
@@ -73,10 +61,10 @@ def _check_object(value: Any, kinds: dict[Any, Kind], place: str) -> None:
     lacks, unknown = kinds.keys() - value.keys(), value.keys() - kinds.keys()
     if any_name is None and (lacks or unknown):
         found = f"{min(lacks)} is missing" if lacks else f"{short(min(unknown))} is unknown"
-        raise Malformed(f"{found} in {place}")
+        raise ValueError(f"{found} in {place}")
     for name, each in value.items():
         if any_name and not _name(name):
-            raise Malformed(f"{place} has the name {short(name)}")
+            raise ValueError(f"{place} has the name {short(name)}")
         _check(each, any_name or kinds[name], f"{place}.{name}")
 
 
@@ -84,12 +72,10 @@ def _check_object(value: Any, kinds: dict[Any, Kind], place: str) -> None:
 
 
 def _text(value: Any) -> bool:
-    return type(value) is str and len(value) <= LONGEST_TEXT and (value.isprintable() or _prints(value))
-
-
-def _prints(text: str) -> bool:
-    """Whether it is safe to print: no control characters except newlines and tabs."""
-    return text.replace("\n", " ").replace("\t", " ").isprintable()
+    """Whether a value is text that is safe to print: no control characters except newlines and tabs."""
+    if type(value) is not str or len(value) > LONGEST_TEXT:
+        return False
+    return value.replace("\n", " ").replace("\t", " ").isprintable()
 
 
 def _texts(value: Any) -> bool:
@@ -101,18 +87,9 @@ def _value(value: Any) -> bool:
     return _text(value) or _texts(value)
 
 
-def is_digest(value: Any) -> bool:
-    """Whether a value is a sha256 in hex."""
-    return type(value) is str and len(value) == 64 and not value.strip(_HEX)
-
-
 def _digests(value: Any) -> bool:
     """Whether a value maps file names to digests."""
-    if type(value) is not dict or set(map(type, value.values())) - {str}:
-        return False
-    if set(map(len, value.values())) - {64} or max(map(len, value), default=0) > LONGEST_TEXT:
-        return False
-    return not "".join(value.values()).strip(_HEX) and _prints("".join(value))
+    return type(value) is dict and all(map(_text, value)) and all(map(is_digest, value.values()))
 
 
 def _name(value: Any) -> bool:
@@ -293,3 +270,13 @@ def _agreements(
     yield cuda or needs["cuda"] is None, "requires.cuda does not match its libraries"
     bound = cuda and target["binding"] is not None
     yield not bound or needs["cuda"] is not None, "its Plan has a binding, but requires.cuda is none"
+
+
+def digests_of(plan: Mapping[str, Any]) -> dict[str, str]:
+    """The digests of a Plan's three parts, from its JSON values."""
+    return {part: json_sha256(plan[part]) for part in PARTS}
+
+
+def fingerprint_of(schema: int, digests: Mapping[str, str]) -> str:
+    """The fingerprint of a Plan: the digest of its schema and of its parts' digests."""
+    return json_sha256({"schema": schema, **digests})
