@@ -14,15 +14,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any
 
 from . import requirements
-from .project import build_settings
-from .project.build_settings import BuildSettings
+from .project.build_settings import CONFIG, BuildSettings
 from .runtime.errors import KernelWheelError, SettingsError
 from .runtime.machine import platforms
 from .runtime.progress import print_line
-from .runtime.settings import DEFAULT, VARIABLE, Origin
+from .runtime.settings import Origin
 
 with requirements.imports_checked_later():
     from setuptools import build_meta
@@ -32,9 +31,9 @@ with requirements.imports_checked_later():
     from .compiler.toolchain.torch_files import find_torch
     from .compiler.tools import programs_to_install
     from .packing import abi_audit, editable, module_files, sdist, tags, wheel
-    from .packing.components import LICENCES, components_of, without_text
     from .packing.core_metadata import completed
-    from .packing.setuptools_project import outside_checkout, variable_set
+    from .packing.sbom import LICENCES, components_of, without_text
+    from .packing.setuptools_project import outside_checkout
     from .project.package import PackageFacts, read_project, source_root
     from .project.source_files import source_digests
     from .runtime import compiler_process
@@ -45,7 +44,6 @@ with requirements.imports_checked_later():
 
 Config = Mapping[str, Any] | None
 
-DATE = "SOURCE_DATE_EPOCH"
 # The config settings that setuptools' own hooks read.
 SETUPTOOLS_KEYS = ("--global-option", "--build-option", "editable_mode", "editable-mode")
 
@@ -72,8 +70,8 @@ def _print_message(kind: type[BaseException], error: BaseException, trace: Trace
 @errors_as_messages()
 def get_requires_for_build_sdist(config_settings: Config = None) -> list[str]:
     """The requirements of setuptools."""
-    ours, theirs = _split(config_settings)
-    with _setuptools(ours):
+    facts, settings, theirs = _read(config_settings)
+    with outside_checkout(facts, settings):
         return list(build_meta.get_requires_for_build_sdist(theirs))
 
 
@@ -83,58 +81,56 @@ def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings: C
 
     Only for libraries that are bound to one torch, that torch must be installed.
     """
-    ours, theirs = _split(config_settings)
-    facts, options = read_project(Path.cwd())
-    torch = _bound_torch(facts, BuildSettings.resolve(facts.import_name, options, os.environ, ours))
-    with _setuptools(ours, torch.version_tag):
+    facts, settings, theirs = _read(config_settings)
+    torch, torch_tag = _bound_torch(facts, settings)
+    with outside_checkout(facts, settings, torch_tag):
         name = str(build_meta.prepare_metadata_for_build_wheel(metadata_directory, theirs))
-    _complete(Path(metadata_directory) / name / "METADATA", facts.dependencies, torch.version, [LICENCES])
+    _complete(Path(metadata_directory) / name, facts.dependencies, torch, [LICENCES])
     return name
 
 
 @errors_as_messages()
 def prepare_metadata_for_build_editable(metadata_directory: str, config_settings: Config = None) -> str:
     """The metadata of an editable wheel from setuptools: it is compiled at first use, and so bound to no torch."""
-    ours, theirs = _split(config_settings)
-    with _setuptools(ours) as facts:
+    facts, settings, theirs = _read(config_settings)
+    with outside_checkout(facts, settings):
         name = str(build_meta.prepare_metadata_for_build_editable(metadata_directory, theirs))
-    _complete(Path(metadata_directory) / name / "METADATA", facts.dependencies)
+    _complete(Path(metadata_directory) / name, facts.dependencies)
     return name
 
 
-def _complete(metadata: Path, *added: Any) -> None:
+def _complete(folder: Path, *added: Any) -> None:
+    metadata = folder / "METADATA"
     metadata.write_text(completed(metadata.read_text("utf-8"), *added), encoding="utf-8")
 
 
 @errors_as_messages()
 def get_requires_for_build_wheel(config_settings: Config = None) -> list[str]:
     """The requirements of setuptools, plus what this machine lacks: recent cmake and ninja, parts of CUDA 12."""
-    ours, theirs = _split(config_settings)
-    with _setuptools(ours):
+    facts, settings, theirs = _read(config_settings)
+    with outside_checkout(facts, settings):
         setuptools_needs = build_meta.get_requires_for_build_wheel(theirs)
-    return [*setuptools_needs, *programs_to_install(), *parts_to_install(_job(ours), os.environ)]
+    return [*setuptools_needs, *programs_to_install(), *parts_to_install(_job(facts, settings), os.environ)]
 
 
 @errors_as_messages()
 def get_requires_for_build_editable(config_settings: Config = None) -> list[str]:
     """The requirements of setuptools; an editable install compiles nothing at install time."""
-    ours, theirs = _split(config_settings)
-    with _setuptools(ours):
+    facts, settings, theirs = _read(config_settings)
+    with outside_checkout(facts, settings):
         return list(build_meta.get_requires_for_build_editable(theirs))
 
 
 @errors_as_messages()
 def build_sdist(sdist_directory: str, config_settings: Config = None) -> str:
     """The sdist from setuptools, with the native sources."""
-    ours, theirs = _split(config_settings)
-    facts, options = read_project(Path.cwd())
+    facts, settings, theirs = _read(config_settings)
     facts = facts.located(Path.cwd())
-    epoch = BuildSettings.resolve(facts.import_name, options, os.environ, ours).source_date_epoch
-    with _setuptools(ours):
+    with outside_checkout(facts, settings):
         name = str(build_meta.build_sdist(sdist_directory, theirs))
     sources = Path(facts.sources)
     files = [(sources / name).as_posix() for name in source_digests(sources, facts.files)]
-    sdist.add_sources(Path(sdist_directory) / name, Path.cwd(), files, facts, epoch)
+    sdist.add_sources(Path(sdist_directory) / name, Path.cwd(), files, facts, settings.source_date_epoch)
     return name
 
 
@@ -145,22 +141,20 @@ def build_editable(wheel_directory: str, config_settings: Config = None, metadat
     Raises:
         SettingsError: `-C` settings were given. They would be lost by the first use, when kernels are compiled.
     """
-    ours, theirs = _split(config_settings)
-    facts, options = read_project(Path.cwd())
-    if ours:
-        variables = [build_settings.option_of(key, build_settings.CONFIG).variable(facts.import_name) for key in ours]
+    facts, settings, theirs = _read(config_settings)
+    if given := {name: origin for name, origin in settings.origins.items() if origin.place == CONFIG}:
         raise SettingsError(
             "an editable install compiles on first use, and -C settings are lost by then",
             required="options set in the environment of the program that uses the kernels, or in [tool.kernelwheel]",
-            found=", ".join(f"-C {key}" for key in ours),
-            remedies=[f"leave them out, and set {', '.join(variables)} when using the kernels"],
+            found=", ".join(map(str, given.values())),
+            remedies=[f"leave them out, and set {', '.join(map(settings.variable, given))} when using the kernels"],
         )
     facts = facts.located(Path.cwd())  # so that a mistake in the tables is found now
-    epoch = BuildSettings.resolve(facts.import_name, options, os.environ).source_date_epoch
     module_files.refuse_clashes(facts.extensions, facts.import_name, _modules_of(facts.import_name))
     with tempfile.TemporaryDirectory() as temporary:
-        with _setuptools(ours):
+        with outside_checkout(facts, settings):
             name = str(build_meta.build_editable(temporary, theirs, metadata_directory))
+        epoch = settings.source_date_epoch
         editable.add_runtime(Path(temporary) / name, Path(wheel_directory), facts, Path.cwd(), epoch)
     return name
 
@@ -169,12 +163,11 @@ def build_editable(wheel_directory: str, config_settings: Config = None, metadat
 def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_directory: str | None = None) -> str:
     """Add the Artifact for this checkout's Plan, from a Store or compiled now, to the wheel from setuptools."""
     begin = time.monotonic()
-    ours, theirs = _split(config_settings)
-    job = _job(ours)
-    facts, chosen = job.facts, job.settings
-    bound = _bound_torch(facts, chosen)
+    facts, settings, theirs = _read(config_settings)
+    job = _job(facts, settings)
+    _, torch_tag = _bound_torch(facts, settings)
     with tempfile.TemporaryDirectory() as temporary:
-        with _setuptools(ours, bound.version_tag) as declared:
+        with outside_checkout(facts, settings, torch_tag):
             pure = Path(temporary) / build_meta.build_wheel(temporary, theirs, metadata_directory)
         version, members = wheel.read_pure(pure)
         module_files.refuse_clashes(facts.extensions, facts.import_name, members)
@@ -182,14 +175,15 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
         answer = compiler_process.ask(request, _say, {})
         artifact = _artifact_of(answer, facts.import_name)
         libraries = [artifact.folder / library.file for library in artifact.manifest.libraries]
-        tag = tags.platform_tag(libraries, chosen, answer["packing"]["torch_libraries"])
+        tag = tags.platform_tag(libraries, settings, answer["packing"]["torch_libraries"])
         components = components_of(artifact.manifest, answer["packing"]["components"])
         if artifact.manifest.cpu:
             _say(f"CPU: needs {', '.join(artifact.manifest.cpu)}; checked before loading")
         for line in (abi_audit.audit(artifact), *tags.tag_lines(tag), *without_text(components)):
             _say(line)
-        where = artifact, job.sources, chosen.source_date_epoch, tag.platform
-        contents = wheel.Contents(*where, components, bound.build_tag, declared.dependencies)
+        where = artifact, job.sources, settings.source_date_epoch, tag.platform
+        build_tag = torch_tag if settings.torch_tag == "build" else ""
+        contents = wheel.Contents(*where, components, build_tag, facts.dependencies)
         name = wheel.add_artifact(pure, Path(wheel_directory), contents)
     made = [f"{lib.file} ({lib.size / 1e6:.2f} MB)" for lib in artifact.manifest.libraries]
     made += [f"without {each}, which only builds with CUDA have" for each in artifact.manifest.left_out]
@@ -197,31 +191,22 @@ def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_d
     return name
 
 
-@contextmanager
-def _setuptools(ours: Mapping[str, Any], version_tag: str = "") -> Iterator[PackageFacts]:
-    """What every hook calls setuptools in: outside of the checkout, and with one date, which a version may come from.
-
-    The date is the caller's own: that of the variable as it stands, or of the option. Without either, there is none.
-    It yields what the project declares.
-    """
+def _read(config: Config) -> tuple[PackageFacts, BuildSettings, dict[str, Any]]:
+    """What the project declares, the settings, and setuptools' own, with --quiet: its lists of files hide the rest."""
+    ours = dict(config or {})
+    theirs = {key: ours.pop(key) for key in SETUPTOOLS_KEYS if key in ours}
     facts, options = read_project(Path.cwd())
-    chosen = BuildSettings.resolve(facts.import_name, options, os.environ, ours)
-    origin, date = chosen.origin("source-date-epoch"), str(chosen.source_date_epoch)
-    date_read = {DEFAULT: None, Origin(VARIABLE, DATE): os.environ.get(DATE)}.get(origin, date)
-    with outside_checkout(version_tag), variable_set(DATE, date_read):
-        yield facts
+    return facts, BuildSettings.resolve(facts.import_name, options, os.environ, ours), {"--quiet": "1", **theirs}
 
 
-def _job(ours: Mapping[str, Any]) -> CompileJob:
+def _job(facts: PackageFacts, settings: BuildSettings) -> CompileJob:
     """What the compiler is asked for this checkout's wheel; its version is not known yet."""
-    facts, options = read_project(Path.cwd())
     facts = facts.located(Path.cwd())
-    chosen = BuildSettings.resolve(facts.import_name, options, os.environ, ours)
     sources = Path(facts.sources).resolve()
-    content = facts.content("0", source_digests(sources, facts.files), chosen.content())
+    content = facts.content("0", source_digests(sources, facts.files), settings.content())
     if not can_use_cuda(content):
-        chosen = chosen.changed("cuda", "off", Origin("no extension uses CUDA"))
-    return CompileJob(content, sources, chosen, None)
+        settings = settings.changed("cuda", "off", Origin("no extension uses CUDA"))
+    return CompileJob(content, sources, settings, None)
 
 
 def _artifact_of(answer: Mapping[str, Any], package: str) -> Artifact:
@@ -236,34 +221,17 @@ def _say(line: str) -> None:
     print_line(line, to_stdout=True)  # the front end shows it (pip: with -v)
 
 
-class _Bound(NamedTuple):
-    """How a wheel says which torch its libraries are bound to; all empty if they are bound to none."""
-
-    version: str | None = None
-    build_tag: str = ""
-    version_tag: str = ""
-
-
-def _bound_torch(facts: PackageFacts, chosen: BuildSettings) -> _Bound:
-    if not facts.binds_torch:
-        return _Bound()
-    torch = find_torch()
-    with_cuda = torch.cuda is not None and chosen.cuda != "off"  # a build that should use CUDA, and cannot, fails
-    if not facts.of_build(with_cuda).binds_torch:
-        return _Bound()
-    tag = tags.torch_tag(torch.version, chosen.torch_tag)
-    return _Bound(torch.version, version_tag=tag) if chosen.torch_tag == "local" else _Bound(torch.version, tag)
+def _bound_torch(facts: PackageFacts, settings: BuildSettings) -> tuple[str | None, str]:
+    """The torch that a wheel's libraries are bound to, and how the wheel says which; None if they are bound to none."""
+    if facts.binds_torch:
+        torch = find_torch()
+        with_cuda = torch.cuda is not None and settings.cuda != "off"  # a build that should use CUDA, and cannot, fails
+        if facts.of_build(with_cuda).binds_torch:
+            return torch.version, tags.torch_tag(torch.version, settings.torch_tag)
+    return None, ""
 
 
 def _modules_of(package: str) -> list[str]:
     """The files of the package in the checkout, as they would be called in a wheel."""
     root = source_root(Path(), package)
     return [path.relative_to(root).as_posix() for path in (root / package_path(package)).rglob("*.py")]
-
-
-def _split(config: Config) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split the config settings into ours and those for setuptools, with --quiet: its lists of files hide the rest."""
-    config = dict(config or {})
-    theirs = {key: config.pop(key) for key in SETUPTOOLS_KEYS if key in config}
-    BuildSettings.resolve("", {}, {}, config)  # every hook checks ours, so that the first one called reports an error
-    return config, {"--quiet": "1", **theirs}

@@ -311,8 +311,7 @@ def inspect_beside(
 def planned(facts: PackageFacts, version: str, root: Path, chosen: BuildSettings, tools: Toolchain) -> Planned:
     """The same with what it is compiled with."""
     content = facts.content(version, source_digests(root, facts.files), chosen.content())
-    plan, headers = create_plan(content, root, replace(tools, settings=chosen))
-    return Planned(plan, tools, headers)
+    return Planned(create_plan(content, root, replace(tools, settings=chosen)), tools)
 
 
 def sources_of(facts: PackageFacts, root: Path) -> Sources:

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..compiler.machine_flags import NATIVE_OPTION
-from ..flags.device_linking import without_device_linking
-from ..flags.options import HOST_COMPILER
+from ..flags.options import HOST_COMPILER, without_device_linking
 from ..flags.standard import with_standard
 from ..project.arch_choice import chosen_by
 

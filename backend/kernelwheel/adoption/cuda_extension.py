@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,9 @@ NO_KEY = ("undef_macros", "runtime_library_dirs", "extra_objects", "export_symbo
 DEVICE_LINKER, OF_DEVICE_LINK = "nvcc_dlink", ("-dlink", "-dlto")
 READ_BYTES = 2_000_000
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_WINDOWS = re.compile(r"#\s*(?:ifdef\s+|if\s+(?:defined\b)?[\s(]*)(?:_WIN32|_MSC_VER)[\s)]*$")
+_CONDITION = re.compile(r"\s*#\s*(if(?:n?def)?|el\w+|endif)\b\s*(.*)")
+_MACRO = re.compile(r"(?:defined\b)?[\s(]*(\w+)[\s)]*")
+_OF_WINDOWS = ("_WIN32", "_MSC_VER")
 
 # A table's keys and values, as pyproject.toml has them.
 Table = dict[str, Any]
@@ -163,21 +165,12 @@ def _own_folders(name: str, folders: Iterable[str], places: Places, notes: Adopt
 _PYTHON_S = re.compile(
     r"\s*#\s*include\s*[<\"](Python\.h|pybind11/[^>\"]+|torch/(?:extension|python|csrc/utils/pybind)\.h)[>\"]"
 )
-_IF = re.compile(r"\s*#\s*(if(?:n?def)?|el\w+|endif)\b\s*(.*)")
 
 
 def _python_headers(kind: str, text: str, defined: Collection[str]) -> Iterator[str]:
     """The headers of Python that a library without Python includes; not those for a macro that is not defined."""
-    off: list[bool] = []  # for each condition around a line, whether it is certain that it does not hold
-    for line in text.splitlines():
-        if condition := _IF.match(line):
-            macro = re.fullmatch(r"(?:defined\b[\s(]*)?(\w+)[\s)]*", condition[2])
-            if condition[1] in ("if", "ifdef", "ifndef"):
-                unset = macro is not None and macro[1] not in defined and not macro[1].isdecimal()
-                off.append(condition[1] != "ifndef" and unset)
-            elif off:
-                off[-1:] = [] if condition[1] == "endif" else [False]
-        elif not any(off) and (header := _PYTHON_S.match(line)):
+    for line in _compiled(text, lambda macro: macro not in defined and not macro.isdecimal()):
+        if header := _PYTHON_S.match(line):
             yield (
                 f"a source includes {header[1]}, and a {kind} is compiled without Python: remove it, or include "
                 "torch/torch.h instead"
@@ -222,24 +215,21 @@ def _read(path: Path) -> str:
             text = file.read(READ_BYTES).decode("utf-8", errors="replace")
     except OSError:
         return ""
-    return _without_windows(_COMMENT.sub("", text))
+    return "\n".join(_compiled(_COMMENT.sub("", text), _OF_WINDOWS.__contains__))
 
 
-def _without_windows(text: str) -> str:
-    """A source without what `#ifdef _WIN32`, or the like, keeps from being compiled; all other conditions stay."""
-    kept = []
-    depth = 0  # of conditions within one about Windows
+def _compiled(text: str, is_unset: Callable[[str], bool]) -> Iterator[str]:
+    """The lines of a source, and all conditions, without what is compiled only where a macro is set that is not."""
+    off: list[bool] = []  # for each condition around a line, whether it is certain that it does not hold
     for line in text.splitlines():
-        word = re.match(r"\s*#\s*(if|else|elif|endif)", line)
-        if depth:
-            depth += {"if": 1, "endif": -1}.get(word[1], 0) if word else 0
-            if depth == 1 and word and word[1] in ("else", "elif"):
-                depth = 0
-        elif _WINDOWS.match(line.strip()):
-            depth = 1
-        else:
-            kept.append(line)
-    return "\n".join(kept)
+        if condition := _CONDITION.match(line):
+            macro = _MACRO.fullmatch(condition[2])
+            if condition[1] in ("if", "ifdef", "ifndef"):
+                off.append(condition[1] != "ifndef" and macro is not None and is_unset(macro[1]))
+            elif off:
+                off[-1:] = [] if condition[1] == "endif" else [False]
+        if condition or not any(off):
+            yield line
 
 
 def _once(values: Iterable[str]) -> list[str]:

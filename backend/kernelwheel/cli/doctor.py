@@ -35,11 +35,10 @@ from ..runtime.kernels import Kernels
 from ..runtime.machine.host import Host
 from ..runtime.store.store import Store
 from ..store.build_ahead import preview
-from ..store.inventory import UNREADABLE, find_damage, take_inventory
+from ..store.maintenance import UNREADABLE, find_damage, take_inventory
 from ..store.temporary_folder import temporary_guard
 from . import installation
-from .entry_text import entry_text, view_entry
-from .manifest_text import manifest_text, settings_text
+from .manifest_text import entry_text, manifest_text, settings_text, view_entry
 
 # Those that change what is found or loaded, and are no options.
 VARIABLES = ("LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH", "XDG_CACHE_HOME")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,10 @@ from ..runtime.artifact.artifact import Artifact
 from ..runtime.artifact.content import part_made
 from ..runtime.errors import IncompatibleArtifactError, KernelWheelError, StoreError
 from ..runtime.progress import Say
-from ..runtime.record import Record
 from ..runtime.store.clearing import Cleaning, clean_builds
 from ..runtime.store.store import Store, stores
 from ..runtime.store.store_lock import making, sign
-from ..store.pruning import BUILDS_ARE_KEPT
+from ..store.maintenance import BUILDS_ARE_KEPT
 from ..store.publishing import intact_entry, publish
 from .compile import Planned, compile_plan, decisions
 from .compile_job import CompileJob
@@ -34,19 +32,13 @@ from .toolchain.torch_files import torch_libraries
 from .work_folder import LOG, work_path
 
 
-class CompileAnswer(Record):
-    """The Artifact for a job."""
-
-    folder: Path  # where it is
-    compiled: bool  # whether it was compiled just now
-    decisions: Mapping[str, Any]  # the reasons for what this job asks for, as in a manifest's `built_with`
-    # for a wheel, what its packing needs of what was compiled with: `components`, see component_facts.py, and
-    # `torch_libraries`, the files of the libraries that torch brings
-    packing: Mapping[str, Any]
-
-
-def build_or_reuse(job: CompileJob, caller: Caller, say: Say) -> CompileAnswer:
+def build_or_reuse(job: CompileJob, caller: Caller, say: Say) -> dict[str, Any]:
     """The Artifact for a job, from a Store or compiled now.
+
+    Returns:
+        As plain JSON values: its `folder`; whether it was `compiled` just now; `decisions`, the reasons for what this
+        job asks for, as in a manifest's `built_with`; and `packing`, what a wheel's needs of what was compiled with:
+        `components`, see component_facts.py, and `torch_libraries`, the files of the libraries that torch brings.
 
     Raises:
         BuildError: it does not compile.
@@ -63,35 +55,36 @@ def build_or_reuse(job: CompileJob, caller: Caller, say: Say) -> CompileAnswer:
     planned = create_plan_for(job, tools)
     for line in raised_standards(planned.plan, tools):
         say(line)
-    answer = CompileAnswer(Path(), False, decisions(planned.plan, tools), packing)
     try:
-        return _find_or_compile(job, planned, answer, caller, say)
+        folder, compiled = _find_or_compile(job, planned, caller, say)
     except OtherHostCode as reason:
         say(f"compiling host code too: the wheel's is for other device code ({reason})")
-        return _find_or_compile(job, create_plan_for(job, tools, device_code_alone=False), answer, caller, say)
+        whole = create_plan_for(job, tools, device_code_alone=False)
+        folder, compiled = _find_or_compile(job, whole, caller, say)
+    reasons = decisions(planned.plan, tools)
+    return {"folder": str(folder), "compiled": compiled, "decisions": reasons, "packing": packing}
 
 
-def _find_or_compile(
-    job: CompileJob, planned: Planned, answer: CompileAnswer, caller: Caller, say: Say
-) -> CompileAnswer:
+def _find_or_compile(job: CompileJob, planned: Planned, caller: Caller, say: Say) -> tuple[Path, bool]:
+    """The Artifact's folder, and whether it was compiled just now."""
     plan, settings, scratch = planned.plan, job.settings, job.scratch
     try:
         for store in stores(settings, plan.package, plan.version) if job.lock is None else ():
             if entry := _look(store, plan.fingerprint, say):
                 say(f"nothing to compile: reusing {entry.folder}")
-                return answer._replace(folder=entry.folder)
+                return entry.folder, False
         *_, store = stores(settings, plan.package, plan.version)
         store = store._replace(part=part_made(plan.content))
         # The process that asks may hold the right to make entries itself.
         with making(store, lambda maker: say(f"waiting for {maker}")) if job.lock is None else nullcontext():
             entry, compiled = _compile_once(job, planned, store, caller, say)
-            return answer._replace(folder=entry.folder, compiled=compiled)
+            return entry.folder, compiled
     except StoreError as error:
         if scratch is None:
             raise
         say(f"the compiled kernels will not be cached for other builds: {_in_a_line(error)}")
     compile_plan(planned, job.sources, scratch, None, caller, say)
-    return answer._replace(folder=scratch, compiled=True)
+    return scratch, True
 
 
 def create_plan_for(job: CompileJob, tools: Toolchain, *, device_code_alone: bool = True) -> Planned:
@@ -104,9 +97,9 @@ def create_plan_for(job: CompileJob, tools: Toolchain, *, device_code_alone: boo
     taken = find_taken(manifest, job.content, tools, cpu_kernels=job.cpu_kernels) if manifest else NOTHING
     if not device_code_alone:
         taken = taken._replace(host_code={})
-    plan, headers = create_plan(job.content, job.sources, tools, taken, cpu_kernels=job.cpu_kernels)
+    plan = create_plan(job.content, job.sources, tools, taken, cpu_kernels=job.cpu_kernels)
     wheel = Artifact(job.wheel, manifest) if job.wheel and manifest and any(taken) else None
-    return Planned(plan, tools, headers, wheel, by_content=job.scratch is None)
+    return Planned(plan, tools, wheel, by_content=job.scratch is None)
 
 
 def _compile_once(job: CompileJob, planned: Planned, store: Store, caller: Caller, say: Say) -> tuple[Artifact, bool]:

@@ -6,17 +6,16 @@ import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from ..runtime.errors import BuildError
 from ..runtime.progress import Say
+from ..source_language import CUDA_SUFFIX
 from .cmake_driver import Job, run_cmake
 from .cmake_inputs import cache_entries, configuration_rests_on, recipe_files
-from .crashes import find_crash
-from .headers import Headers
-from .jobs import fewer, lack_of_memory, out_of_memory
 from .parent_watch import Caller
 from .plan import Plan
-from .resources import find_resources, oom_kills
+from .resources import fewer, find_resources, lack_of_memory, oom_kills, out_of_memory
 from .toolchain.compiler_environment import environment_for
 from .toolchain.toolchain import Toolchain
 from .toolchain.toolkit import find_cudart
@@ -27,9 +26,15 @@ ROOM = 1 << 20
 # How many lines of a compiler error a message quotes; the log has the rest.
 QUOTED = 8
 COMPLAINT = re.compile(r"\berror\b\W|\bKilled\b|^CMake Error\b")
+# What a compiler prints that crashes, and not one that refuses.
+_BY_GCC_OR_CLANG = re.compile(r"internal compiler error|PLEASE submit a (?:full )?bug report")
+_BY_NVCC = re.compile(r"\b(?:cudafe\+\+|cicc|ptxas|nvlink|fatbinary)'? died |internal error: |Internal error")
+_BY_ANY = re.compile(r"Segmentation fault|\(core dumped\)|Aborted$", re.MULTILINE)
+# Of releases of nvcc that are reported to crash: at what, and the nearest that do not.
+REPORTED = {(13, 2): ("submdspan (alpaka's tests)", "13.1 and 13.3")}
 
 
-def run(work: Path, plan: Plan, toolchain: Toolchain, headers: Headers, jobs: int, caller: Caller, say: Say) -> None:
+def run(work: Path, plan: Plan, toolchain: Toolchain, jobs: int, caller: Caller, say: Say) -> None:
     """Build `<work>/out`. If a compiler runs out of memory, retry with half as many at once, down to one.
 
     Raises:
@@ -46,7 +51,7 @@ def run(work: Path, plan: Plan, toolchain: Toolchain, headers: Headers, jobs: in
         lack = lack_of_memory(output, oom_kills() - kills)
         if not lack:
             failure = _compiler_failed(work, plan, toolchain, output, status)
-            mark_rest_reusable(work, plan, headers)
+            mark_rest_reusable(work, plan)
             raise failure
         if jobs == 1:
             raise out_of_memory(f"{plan.package} {plan.version}", lack, find_resources(), work / LOG)
@@ -96,7 +101,7 @@ def _compiler_failed(work: Path, plan: Plan, toolchain: Toolchain, output: str, 
     )
 
 
-# The output of CMake and Ninja: pure functions of text
+# The output of CMake, Ninja and compilers: pure functions of text
 
 
 def progress(line: str) -> str:
@@ -135,3 +140,24 @@ def _quote(lines: Sequence[str], *, one_step: bool = False) -> list[str]:
     # Include the context line before it, "In …:".
     begin = 0 if one_step and first < QUOTED // 2 else max(first - one_step, 0)
     return lines[begin : begin + QUOTED]
+
+
+class Crash(NamedTuple):
+    """A compiler that crashed."""
+
+    name: str  # `nvcc 13.2.86`
+    remedy: str
+
+
+def find_crash(failure: str, toolchain: Toolchain) -> Crash | None:
+    """The crash in the output of a step that failed, which begins with the name of its source."""
+    by_cxx, by_nvcc = _BY_GCC_OR_CLANG.search(failure), _BY_NVCC.search(failure)
+    if not (by_cxx or by_nvcc or _BY_ANY.search(failure)):
+        return None
+    nvcc, cxx = toolchain.cuda.nvcc, toolchain.cxx
+    if nvcc is None or (by_cxx and not by_nvcc) or not (by_nvcc or failure.partition("\n")[0].endswith(CUDA_SUFFIX)):
+        return Crash(f"{cxx.kind} {cxx.version}", f"compile with another release of {cxx.kind}, which CXX names")
+    remedy = "compile with another release of nvcc, which CUDACXX names"
+    if nvcc.release in REPORTED and not nvcc.clang:
+        remedy += ": {1} compile what this one is reported to crash at, {0}".format(*REPORTED[nvcc.release])
+    return Crash(nvcc.name, remedy)

@@ -24,8 +24,7 @@ from ..project.source_files import file_sha256
 from ..runtime.machine.files import json_sha256
 from ..source_language import SOURCES
 from .cmake_driver import BUILD_TYPE, GENERATOR
-from .cross.cmake_files import toolchain_file
-from .cross.windows import cmake_for_windows as windows
+from .cross.cmake_files import BEFORE_TORCH, toolchain_file, windows_sources
 from .headers import header_folders
 from .plan import Plan
 from .toolchain import glibc_compat
@@ -72,7 +71,7 @@ def generated_sources(plan: Plan, toolchain: Toolchain) -> dict[str, str]:
     if plan.glibc:
         files |= {f"older/{name}": text for name, text in glibc_compat.source_files(toolchain.cxx, plan.glibc).items()}
     if isinstance(toolchain.target, WindowsBuild):
-        files |= windows.source_files()
+        files |= windows_sources()
     return files
 
 
@@ -100,7 +99,7 @@ def configuration_rests_on(plan: Plan, toolchain: Toolchain) -> tuple[str, ...]:
 
 def cache_entries(work: Path, plan: Plan, toolchain: Toolchain) -> dict[str, Any]:
     """The CMake cache entries that carry the Plan into KernelWheel.cmake."""
-    target, platform = Version(plan.torch_target), PLATFORMS[plan.platform]
+    target, platform = Version(plan.content["torch_target"]), PLATFORMS[plan.platform]
     for_host = (f"-Xcompiler={option}" for option in plan.cpu.options)
     cache: dict[str, Any] = {
         "CMAKE_EXPORT_COMPILE_COMMANDS": True,  # see cpu.check_commands
@@ -115,7 +114,7 @@ def cache_entries(work: Path, plan: Plan, toolchain: Toolchain) -> dict[str, Any
         "KERNELWHEEL_CXX_FLAGS": as_one((*plan.cpu.options, *plan.for_compilers(plan.flags("cxx-flags")))),
         "KERNELWHEEL_LINK_FLAGS": as_one(plan.cpu.stands_for(plan.flags("link-flags"))),
         "KERNELWHEEL_CUDART_LIBRARIES": ";".join(platform.cudart_libraries),
-        "KERNELWHEEL_PARTS": ";".join(sorted(plan.parts)),
+        "KERNELWHEEL_PARTS": ";".join(sorted(plan.content["parts"])),
         "KERNELWHEEL_TAKEN": ";".join(sorted(plan.taken)),
         "KERNELWHEEL_DEVICE_CODE_ALONE": bool(plan.host_code),
         "KERNELWHEEL_OLDER": str(work / "older") if plan.glibc else "",
@@ -128,8 +127,8 @@ def cache_entries(work: Path, plan: Plan, toolchain: Toolchain) -> dict[str, Any
         cache["CMAKE_TOOLCHAIN_FILE"] = str(work / "recipe" / "toolchain.cmake")
         cache["KERNELWHEEL_TORCH_STUBS"] = str(work / "torch-stubs")
     if isinstance(platform, WindowsBuild):
-        cache["KERNELWHEEL_BEFORE_TORCH"] = str(work / windows.BEFORE_TORCH)
-        cache["KERNELWHEEL_LIBRARIES"] += f";{work / windows.BEFORE_TORCH / 'lib'}"
+        cache["KERNELWHEEL_BEFORE_TORCH"] = str(work / BEFORE_TORCH)
+        cache["KERNELWHEEL_LIBRARIES"] += f";{work / BEFORE_TORCH / 'lib'}"
     for language, folders in header_folders(plan, toolchain).items():
         links = [str(work / "headers" / f"{language}{number}") for number in range(len(folders))]
         cache[f"KERNELWHEEL_{language.upper()}_HEADERS"] = ";".join(links)

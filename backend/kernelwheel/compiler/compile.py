@@ -29,12 +29,10 @@ from .cpu import check_commands
 from .cross.cmake_files import stub_files
 from .device_code import host_code_digest
 from .files_read import check_read
-from .headers import Headers
-from .jobs import plan_jobs
 from .missing_symbols import refuse_missing_symbols
 from .parent_watch import Caller
 from .plan import Plan
-from .resources import find_resources
+from .resources import find_resources, plan_jobs
 from .taken_libraries import take
 from .toolchain.toolchain import Toolchain
 from .toolchain.toolkit_identity import cccl_version
@@ -50,7 +48,6 @@ class Planned(NamedTuple):
 
     plan: Plan
     toolchain: Toolchain
-    headers: Headers  # those that the Plan's sources reach
     wheel: Artifact | None = None  # the Artifact that has what the Plan takes
     by_content: bool = False  # whether it is found by its content alone, as all but what a wheel's build makes
 
@@ -71,7 +68,7 @@ def compile_plan(
             of memory, or the libraries are not what the Plan specifies.
         OtherHostCode: the wheel's host code is not for the device code that was compiled.
     """
-    plan, toolchain, headers, wheel, by_content = planned
+    plan, toolchain, wheel, by_content = planned
     with ExitStack() as held:
         folder = store.builds if store else Path(tempfile.gettempdir())
         try:
@@ -81,13 +78,13 @@ def compile_plan(
             if toolchain.target:
                 stubs = stub_files(toolchain.torch, toolchain.target)
                 generated |= {f"torch-stubs/{name}": text for name, text in stubs.items()}
-            prepare_workdir(work, plan, toolchain, source_root, headers, generated)
+            prepare_workdir(work, plan, toolchain, source_root, generated)
             say(f"compiling {plan.package} {plan.version}, {plan.kernels}: {work}")
             at_once, because = plan_jobs(toolchain.settings.jobs, find_resources())
             say(f"compilers at once: {at_once}: {because}")
-            cmake_build.run(work, plan, toolchain, headers, at_once, caller, say)
+            cmake_build.run(work, plan, toolchain, at_once, caller, say)
             check_read(plan, toolchain, work, by_content=by_content)
-            mark_reusable(work, plan, headers)
+            mark_reusable(work, plan)
             if wheel:
                 take(plan, wheel, work, toolchain.cuobjdump)
             libraries = _read_back(plan, toolchain, work)
@@ -220,11 +217,12 @@ def _refuse_unbound_modules(plan: Plan, libraries: tuple[Library, ...]) -> None:
 
 def _refuse_other_parts(plan: Plan, libraries: tuple[Library, ...]) -> None:
     """Reject libraries that are not those of the parts that were to be made."""
+    parts = plan.content["parts"]
     found = {library.file: part_of_library(library.file, plan.content) for library in libraries}
-    if {*found.values()} != ({*plan.parts} or {""}):
+    if {*found.values()} != ({*parts} or {""}):
         raise BuildError(
             "the libraries are not those of the parts that are declared",
-            required=f"libraries of {', '.join(sorted(plan.parts))}, called <name>_<part>; the others are main's",
+            required=f"libraries of {', '.join(sorted(parts))}, called <name>_<part>; the others are main's",
             found=", ".join(f"{file} of {part}" for file, part in found.items()),
             remedies=['in CMakeLists.txt, add those of a part PART within if("PART" IN_LIST KERNELWHEEL_PARTS)'],
         )
@@ -257,7 +255,7 @@ def _describe_artifact(plan: Plan, toolchain: Toolchain, libraries: tuple[Librar
         **decisions(plan, toolchain),
     }
     requires = Requires(
-        torch=torch_required(toolchain.torch.version) if plan.binding else plan.torch_target,
+        torch=torch_required(toolchain.torch.version) if plan.binding else plan.content["torch_target"],
         platform=plan.platform,
         libc=glibc.replace("GLIBC_", "glibc "),
         libstdcxx=libstdcxx,

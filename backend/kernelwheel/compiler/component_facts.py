@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .cross.windows.zig import Zig
+from .toolchain.clang_toolkit import clang_version
 from .toolchain.programs import output_of
 from .toolchain.toolchain import Toolchain
 from .toolchain.toolkit import Nvcc
@@ -30,23 +31,21 @@ def component_facts(tools: Toolchain) -> dict[str, dict[str, Any]]:
         "pybind11": {"version": _pybind11(tools.torch.root), "texts": list(_texts_beside(site, "torch", "pybind11"))},
         "python": {"texts": list(_first_text(*(folder / "LICENSE.txt" for folder in folders)))},
     }
-    if isinstance(tools.cxx, Zig):
-        facts |= _zig_parts(tools.cxx)
+    facts |= _zig_parts(tools.cxx) if isinstance(tools.cxx, Zig) else {"libstdc++": {}}
     if nvcc := tools.cuda.nvcc:
         texts = list(_nvidia_texts(nvcc))
         facts["cuda-runtime"] = {"version": cudart_version(nvcc.include), "texts": texts}
         facts["cuda-crt"] = {"texts": texts}
         facts["cccl"] = {"texts": list(_cccl_notices(nvcc))}
-        facts["clang"] = {"version": nvcc.clang}
+        facts |= {"clang": {"version": nvcc.clang}} if nvcc.clang else {}
     return facts
 
 
 def _zig_parts(zig: Zig) -> dict[str, dict[str, Any]]:
     """What it links in besides the C runtime that is part of Windows: LLVM's libraries, mingw-w64's and its own."""
     folder = zig.path.parent
-    llvm = re.search(r"clang version (\d+\.\d+\.\d+)", output_of(str(zig.path), "c++", "--version"))
     return {
-        "libc++": {"version": llvm[1] if llvm else ""},
+        "libc++": {"version": clang_version(output_of(str(zig.path), "c++", "--version"))},
         "mingw-w64": {"version": "", "texts": list(_first_text(folder / "lib/libc/mingw/COPYING"))},
         "zig": {"version": zig.version, "texts": list(_first_text(folder / "LICENSE"))},
     }

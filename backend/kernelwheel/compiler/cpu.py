@@ -12,9 +12,8 @@ from ..runtime.errors import BuildError, SettingsError
 from ..runtime.machine.platforms import cpu_features
 from ..runtime.settings import TABLE
 from .compile_job import OF_RUN_TIME
-from .declared_flags import Declared, declared_flags
 from .machine_flags import NATIVE_OPTION, CpuPlan, features_of, machine_options, meaning, words
-from .plan import Plan
+from .plan import Declared, Plan, declared_flags
 from .toolchain.toolchain import Toolchain
 
 COMMANDS = "compile_commands.json"  # CMake's, of what each file is compiled with
@@ -115,7 +114,7 @@ def _named(plan: Plan, settings: BuildSettings) -> str:
 
 
 def _is_dispatched(file: str, plan: Plan) -> bool:
-    return any(fnmatchcase(file, pattern) for pattern in plan.dispatched)
+    return any(fnmatchcase(file, pattern) for pattern in plan.content["dispatched"])
 
 
 def _example(plan: Plan) -> str:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from ..flags.device_linking import without_device_linking
-from ..flags.options import HOST_COMPILER
+from ..flags.options import HOST_COMPILER, without_device_linking
 from ..flags.words import values_of
 from ..project import arch_choice
 from ..project.build_platforms import PLATFORMS
@@ -23,10 +22,9 @@ from ..runtime.variables import own_variable
 from ..source_language import CUDA_SUFFIX
 from .cmake_inputs import recipe_of
 from .cpu import draw_cpu
-from .declared_flags import declared_flags
-from .headers import Headers, digests, headers_of
+from .headers import headers_of
 from .linked_files import linked_files
-from .plan import CudaPlan, Plan
+from .plan import CudaPlan, Plan, declared_flags
 from .standards import draw_standards
 from .taken_libraries import NOTHING, Taken
 from .toolchain.binding import bind
@@ -37,8 +35,8 @@ from .toolchain.toolkit_identity import toolkit_identity
 
 def create_plan(
     content: Content, source_root: Path, toolchain: Toolchain, taken: Taken = NOTHING, *, cpu_kernels: bool = True
-) -> tuple[Plan, Headers]:
-    """Draw up the Plan for a content, with the options for CUDA; and the headers that its sources reach.
+) -> Plan:
+    """Draw up the Plan for a content, with the options for CUDA.
 
     Where it has CUDA kernels, it may be without `cpu_kernels`.
 
@@ -57,20 +55,11 @@ def create_plan(
     cuda = _draw_cuda(facts, toolchain) if can_use_cuda(content) else None
     built = facts.of_build(cuda is not None)
     plan = Plan(
-        package=facts.import_name,
-        version=content["version"],
-        sources=sources,
-        options=(content if cuda else without_cuda(content))["options"],
+        content=content if cuda else without_cuda(content),
         cxx=toolchain.cxx.identity(),
         cuda=cuda,
-        torch_target=facts.torch_target,
         binding=bind(toolchain, built.binds_python) if built.binds_torch else None,
         platform=toolchain.platform,
-        abi=facts.abi,
-        extensions=facts.extensions,
-        dispatched=facts.dispatched,
-        parts=facts.parts,
-        devices=facts.devices,
         cpu_kernels=cpu_kernels or cuda is None,
         taken=taken.whole,
         host_code=taken.host_code,
@@ -79,7 +68,7 @@ def create_plan(
     plan = replace(plan, cpu=draw_cpu(plan, toolchain), standards=draw_standards(plan, toolchain))
     plan = replace(plan, recipe=recipe_of(plan, toolchain))
     headers, linked = headers_of(plan, toolchain, source_root), linked_files(plan, toolchain)
-    return replace(plan, headers=digests({**headers.digests, **linked.digests})), headers.digests
+    return replace(plan, headers={**headers.digests, **linked.digests})
 
 
 def require_torch_target(facts: PackageFacts, toolchain: Toolchain) -> None:

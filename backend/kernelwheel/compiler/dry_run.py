@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from ..runtime.errors import BuildError, KernelWheelError
-from .compile_job import CompileJob
+from .compile_job import CompileJob, read_job
 from .tools import INSTALLED, find_tools, require_tools
 
 
-def dry_run(requests: Sequence[CompileJob], machine: CompileJob | None, environ: Mapping[str, str]) -> dict[str, Any]:
-    """What would be compiled for each job, or why not, and what is found for `machine`; as plain JSON values."""
-    return {
-        "plans": [_plan(each, environ) for each in requests],
-        "toolchain": _toolchain(machine, environ) if machine else None,
-    }
+def dry_run(question: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, Any]:
+    """What would be compiled for each of `requests`, or why not, and what is found for `machine`; as JSON values."""
+    plans = [_plan(read_job(each, environ), environ) for each in question["requests"]]
+    machine = read_job(question["machine"], environ) if question["machine"] else None
+    return {"plans": plans, "toolchain": _toolchain(machine, environ) if machine else None}
 
 
 def _plan(job: CompileJob, environ: Mapping[str, str]) -> dict[str, Any]:
@@ -33,8 +32,9 @@ def _plan(job: CompileJob, environ: Mapping[str, str]) -> dict[str, Any]:
 
 def _toolchain(job: CompileJob, environ: Mapping[str, str]) -> dict[str, Any]:
     """Programs and packages as text by name, and `candidates`: every place where nvcc may be, with the outcome."""
-    view: dict[str, Any] = {"candidates": [], **{k: v for k, v in find_tools().items() if v != INSTALLED}}
-    if "missing" in find_tools().values():  # without them, the rest cannot be imported
+    tools = find_tools()
+    view: dict[str, Any] = {"candidates": [], **{name: found for name, found in tools.items() if found != INSTALLED}}
+    if "missing" in tools.values():  # without them, the rest cannot be imported
         return view
     from .cross.target_platform import cross_platform
     from .find_toolchain import describe_compiler, find_compiler, nvcc_limits

@@ -21,9 +21,9 @@ from ..flags.words import options_of, with_files
 from ..project.source_files import file_sha256
 from ..runtime.errors import BuildError
 from ..version import LOADED
-from .headers import Headers, digests, flags_of, headers_of, search_folders
+from .headers import headers_of, search_folders
 from .linked_files import beginning, files_in, is_shared, linked_files
-from .plan import Plan
+from .plan import Headers, Plan
 from .toolchain.toolchain import Toolchain
 from .toolchain.toolkit_identity import identified_files
 
@@ -167,8 +167,7 @@ def _places(paths: Iterable[str]) -> Iterator[str]:
 # What is refused
 
 
-def _refuse_changed(plan: Plan, found: Headers) -> None:
-    now = digests(found)
+def _refuse_changed(plan: Plan, now: Headers) -> None:
     if changed := sorted(origin for origin in {*now, *plan.headers} if plan.headers.get(origin) != now.get(origin)):
         raise BuildError(
             "headers or libraries were changed during the build",
@@ -182,7 +181,7 @@ def _refusal(plan: Plan, toolchain: Toolchain, read: FilesRead, unknown: set[str
     loaded = plan.version == LOADED
     remedies = []
     if included := sorted(unknown & (read.compiled | read.assembled)):
-        searched = search_folders(plan, toolchain, () if by_content else flags_of(plan))
+        searched = search_folders(plan, toolchain, () if by_content else plan.compiler_flags)
         folders = [str(each) for every in searched.values() for each in every]
         name = _as_included(included[0], folders)
         how = "name its folder in extra_include_paths and include it by name" if loaded else "put it in the package"

@@ -18,15 +18,11 @@ from typing import NamedTuple
 from ..flags.options import FOLDERS
 from ..flags.words import directives_of, values_of
 from ..readable import readable
-from ..runtime.machine.files import json_sha256
 from ..source_language import named_headers
-from .plan import Plan
+from .plan import Headers, Plan
 from .toolchain.binding import cuda_folders, python_folders
 from .toolchain.toolchain import Toolchain
 from .toolchain.toolkit_identity import is_identified
-
-# Origin (`torch`, `python`, `cuda`, `flags`, `system`) -> name of a header in a search folder -> sha256 of it.
-Headers = dict[str, dict[str, str]]
 
 # What compilers include by themselves: gcc and clang, nvcc, and clang in its place.
 _BEFORE_CXX = b"#include <stdc-predef.h>\n"
@@ -64,7 +60,7 @@ def headers_of(plan: Plan, toolchain: Toolchain, source_root: Path) -> Reached:
     Raises:
         BuildError: a file cannot be read.
     """
-    flags = flags_of(plan)
+    flags = plan.compiler_flags
     with readable("a source or a header that it includes", "files and folders that this user can read"):
         texts = [
             _BEFORE_ALL if plan.cuda else _BEFORE_CXX,
@@ -95,22 +91,6 @@ def header_folders(plan: Plan, toolchain: Toolchain) -> dict[str, tuple[Path, ..
         "cuda": cuda_folders(nvcc, toolchain.torch.root.parent) if nvcc else (),
         "python": python_folders() if plan.binding.python else (),
     }
-
-
-def digests(headers: Headers) -> dict[str, str]:
-    """One digest for each origin, of names and contents."""
-    return {origin: json_sha256(named) for origin, named in headers.items()}
-
-
-def flags_of(plan: Plan) -> tuple[str, ...]:
-    """All the Plan's flags for compilers."""
-    extensions = [
-        flag
-        for each in plan.built
-        for flags in (each.cxx_flags, each.cuda_flags, *each.file_flags.values())
-        for flag in flags
-    ]
-    return (*plan.flags("cxx-flags"), *plan.flags("cuda-flags"), *extensions)
 
 
 def _reached(texts: Iterable[bytes], folders: Mapping[str, Sequence[Path]]) -> Reached:

@@ -33,7 +33,7 @@ def linked_files(plan: Plan, toolchain: Toolchain) -> Reached:
     Raises:
         BuildError: one cannot be read.
     """
-    flags = (*plan.flags("link-flags"), *(flag for each in plan.built for flag in each.link_flags))
+    flags = plan.linker_flags
     named = [*values_of(flags, ("-l",), linker=True), *(name for each in plan.built for name in each.libraries)]
     folders = toolchain.cxx.linker_folders()
     origins: dict[str, str] = {}

@@ -93,7 +93,6 @@ def _folders(plan: Plan, toolchain: Toolchain, work: Path) -> tuple[str, ...]:
     """Where libraries are: made here, torch's or what stands for them, CUDA's, those of flags, and the system's."""
     nvcc, site = toolchain.cuda.nvcc, toolchain.torch.root.parent
     toolkit = [nvcc.root / folder for folder in LIBRARY_FOLDERS] if nvcc else []
-    flags = (*plan.flags("link-flags"), *(flag for each in plan.built for flag in each.link_flags))
     ours = (
         work / "out",
         work / "build/torch",
@@ -101,7 +100,7 @@ def _folders(plan: Plan, toolchain: Toolchain, work: Path) -> tuple[str, ...]:
         *sorted(site.glob("nvidia/*/lib")),
         *toolkit,
     )
-    return (*map(str, ours), *values_of(flags, ("-L",), linker=True), *toolchain.cxx.linker_folders())
+    return (*map(str, ours), *values_of(plan.linker_flags, ("-L",), linker=True), *toolchain.cxx.linker_folders())
 
 
 def _refuse_own(library: ElfFile, find: Find, build: Path) -> None:

@@ -7,20 +7,29 @@ wherever that is built: on a builder for a wheel, or on the user's machine.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from itertools import chain
+from typing import Any, NamedTuple
 
-from ..content import make_content
 from ..flags.standard import Standards
 from ..project.arch_choice import ArchList
 from ..project.build_platforms import PLATFORMS
-from ..project.extension import Extension, to_json
+from ..project.build_settings import BuildSettings
+from ..project.extension import Extension, from_plan
 from ..runtime.artifact.content import Content
 from ..runtime.artifact.manifest import SCHEMA
+from ..runtime.machine.files import json_sha256
+from ..runtime.record import remembered
+from ..source_language import CUDA_SUFFIX
 from ..store.manifest_fields import digests_of, fingerprint_of
+from ..version import LOADED
 from .machine_flags import CpuPlan
 from .toolchain.binding import Binding
+
+# Origin (`torch`, `python`, `cuda`, `flags`, `system`, `linked`) -> name of a header in a search folder, or of what is
+# linked in -> sha256 of it.
+Headers = dict[str, dict[str, str]]
 
 
 @dataclass(frozen=True)
@@ -33,30 +42,21 @@ class CudaPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that a compile depends on. `package.FACTS` describes what has no comment."""
+    """Everything that a compile depends on."""
 
-    package: str  # its import name
-    version: str  # of the package
-    sources: Mapping[str, str]  # sha256 of each source, keyed by its path relative to the source folder
-    options: Mapping[str, Any]  # the options that are part of the content, by name; see `Settings.content`
+    # what is compiled, and how: what an Artifact is found by. The target version of torch's stable ABI in it stands for
+    # the installed torch, of which nothing else is in the Plan but the headers that are compiled in
+    content: Content
     cxx: Mapping[str, str]  # the C++ compiler's identity: kind, version, target, and digests of its parts
     cuda: CudaPlan | None  # the CUDA half, or None for a CPU-only Artifact
-    # the target version of torch's stable ABI, such as `2.10`. It stands for the installed torch, of which nothing else
-    # is in the Plan but the headers that are compiled in
-    torch_target: str
     # the Python and torch that modules are bound to; None if all libraries are operators on the stable ABI, so that one
     # Plan serves every Python and every torch
     binding: Binding | None
     platform: str  # such as `linux-x86_64`
-    abi: str = "stable"
-    extensions: tuple[Extension, ...] = ()  # what is built without a CMakeLists.txt, in the order of their names
     recipe: Mapping[str, str] = field(default_factory=dict)  # digests of all that is told to CMake and the compilers
-    headers: Mapping[str, str] = field(default_factory=dict)  # by origin, the digest of those that sources can reach
+    headers: Headers = field(default_factory=dict)  # that sources can reach, and the files that are linked in
     cpu: CpuPlan = field(default_factory=CpuPlan)  # the CPU that it is compiled for
     standards: Standards = field(default_factory=Standards)
-    dispatched: tuple[str, ...] = ()
-    parts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    devices: str = "together"
     cpu_kernels: bool = True  # whether there are libraries for the CPU
     # sha256 of the libraries that are taken from a wheel, and of those whose host code is, with other device code
     taken: Mapping[str, str] = field(default_factory=dict)
@@ -67,20 +67,34 @@ class Plan:
         return {"schema": SCHEMA, "content": self.content, "tools": self.tools, "target": self.target}
 
     @property
-    def content(self) -> Content:
-        """What is compiled, and how: what an Artifact is found by."""
-        facts = (self.package, self.version, self.sources, self.abi, self.torch_target)
-        extensions = map(to_json, self.extensions)
-        return make_content(*facts, extensions, self.options, self.dispatched, self.parts, self.devices)
+    def package(self) -> str:
+        """Its import name."""
+        return str(self.content["package"])
 
     @property
+    def version(self) -> str:
+        """That of the package."""
+        return str(self.content["version"])
+
+    @property
+    def sources(self) -> Mapping[str, str]:
+        """The sha256 of each source, keyed by its path relative to the source folder."""
+        sources: Mapping[str, str] = self.content["sources"]
+        return sources
+
+    @remembered
+    def extensions(self) -> tuple[Extension, ...]:
+        """What is built without a CMakeLists.txt, in the order of their names."""
+        return tuple(map(from_plan, self.content["extensions"]))
+
+    @remembered
     def tools(self) -> dict[str, Any]:
         """What compiles it, by content."""
         return {
             "recipe": dict(self.recipe),
             "cxx": dict(self.cxx),
             "toolkit": dict(self.cuda.toolkit) if self.cuda else None,
-            "headers": dict(self.headers),
+            "headers": {origin: json_sha256(named) for origin, named in self.headers.items()},
             "taken": {**self.taken, **{f"host code of {file}": digest for file, digest in self.host_code.items()}},
         }
 
@@ -114,7 +128,18 @@ class Plan:
 
     def flags(self, option: str) -> tuple[str, ...]:
         """The compiler options that an option gives, such as `cxx-flags`."""
-        return tuple(self.options.get(option, ()))
+        return tuple(self.content["options"].get(option, ()))
+
+    @property
+    def compiler_flags(self) -> tuple[str, ...]:
+        """All flags for compilers."""
+        own = [each for of in self.built for each in (of.cxx_flags, of.cuda_flags, *of.file_flags.values())]
+        return (*self.flags("cxx-flags"), *self.flags("cuda-flags"), *chain.from_iterable(own))
+
+    @property
+    def linker_flags(self) -> tuple[str, ...]:
+        """All flags for the linker."""
+        return (*self.flags("link-flags"), *chain.from_iterable(each.link_flags for each in self.built))
 
     def for_compilers(self, flags: Iterable[str], abi: str = "") -> tuple[str, ...]:
         """The flags that compilers are given for declared ones, for libraries of an ABI; empty: for all."""
@@ -126,7 +151,11 @@ class Plan:
 
         None, too, if no host code is linked.
         """
-        return self.options["glibc"] or None if PLATFORMS[self.platform].has_glibc and not self.host_code else None
+        return (
+            self.content["options"]["glibc"] or None
+            if PLATFORMS[self.platform].has_glibc and not self.host_code
+            else None
+        )
 
     @property
     def kernels(self) -> str:
@@ -153,3 +182,34 @@ class Plan:
             return ArchList((), ())
         archs = extension.own_archs if extension.archs else self.cuda.archs
         return archs._replace(ptx=()) if extension.device_link else archs
+
+
+# The arguments of `load` that these are.
+_ARGUMENTS = {"cxx-flags": "extra_cflags", "cuda-flags": "extra_cuda_cflags", "link-flags": "extra_ldflags"}
+
+
+class Declared(NamedTuple):
+    """Flags that are declared."""
+
+    file: str | None  # that they are for; empty: any; None: the linker
+    where: str  # in words
+    flags: tuple[str, ...]
+    extension: Extension | None = None  # that they are for; None: all
+
+
+def declared_flags(plan: Plan, settings: BuildSettings) -> Iterator[Declared]:
+    """All flags, in the order in which each file gets them."""
+    yield Declared(None, str(settings.origin("link-flags")), plan.flags("link-flags"))
+    if not plan.extensions:  # which files there are, only the CMakeLists.txt knows
+        for file, option in (("", "cxx-flags"), (CUDA_SUFFIX, "cuda-flags")):
+            yield Declared(file, str(settings.origin(option)), plan.flags(option))
+    keys = _ARGUMENTS if plan.version == LOADED else {}
+    for each in plan.built:
+        yield Declared(None, f"{keys.get('link-flags', 'link-flags')} of {each.name}", each.link_flags, each)
+        for file in each.compiled(plan.cuda is not None):
+            for_cuda = file.endswith(CUDA_SUFFIX)
+            option = "cuda-flags" if for_cuda else "cxx-flags"
+            own = each.cuda_flags if for_cuda else each.cxx_flags
+            yield Declared(file, str(settings.origin(option)), plan.flags(option))
+            yield Declared(file, f"{keys.get(option, option)} of {each.name}", own, each)
+            yield Declared(file, f"file-flags of {each.name}", each.file_flags.get(file, ()), each)

@@ -2,42 +2,29 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from packaging.version import Version
 
 from ..flags.standard import Standards, with_standard
-from .declared_flags import declared_flags
-from .plan import Plan
+from .plan import Plan, declared_flags
 from .toolchain.toolchain import Toolchain
 from .toolchain.torch_files import STABLE_HEADER, standard_of
 
-
-class _Misread(NamedTuple):
-    """Headers of torch that releases of nvcc take for faulty in an earlier standard than torch asks for."""
-
-    nvcc: tuple[tuple[int, int], ...]
-    before: str  # the first torch without them
-    standard: int  # in which they compile
-
-
-# What they make of `typename decltype(impl_->list)::…` in ATen/core/List_inl.h lacks the `typename`, which C++20 makes
-# optional. docs/packaging.md has what was tried.
-MISREAD = (_Misread(((13, 3), (13, 4)), "2.13", 20),)
+# Releases of nvcc that misread ATen/core/List_inl.h, as it is up to the torch before this one: what they make of
+# `typename decltype(impl_->list)::…` lacks the `typename`, which C++20 makes optional. docs/packaging.md has what was
+# tried.
+MISREADING, MISREAD_BEFORE = ((13, 3), (13, 4)), "2.13"
 
 
 def draw_standards(plan: Plan, toolchain: Toolchain) -> Standards:
     """What a Plan says of the standard, as torch's files say it."""
-    torch, nvcc = toolchain.torch, toolchain.cuda.nvcc
-    release = nvcc.release if plan.cuda and nvcc and not nvcc.clang else None
+    torch, nvcc = toolchain.torch, toolchain.cuda.nvcc if plan.cuda else None
     years, by = {"stable": standard_of(torch.root / STABLE_HEADER)}, {"stable": "torch's stable ABI"}
     if plan.binding:
         files = ("include/ATen/ATen.h", "utils/cpp_extension.py")
         years["torch"], by["torch"] = standard_of(*(torch.root / name for name in files)), f"torch {torch.version}"
-        for each in MISREAD:
-            is_old = Version(torch.version) < Version(each.before) and years["torch"] < each.standard
-            if nvcc and release in each.nvcc and is_old:
-                years["torch"], by["torch"] = each.standard, f"{nvcc.name} beside torch {torch.version}"
+        misreads = nvcc and not nvcc.clang and nvcc.release in MISREADING
+        if nvcc and misreads and years["torch"] < 20 and Version(torch.version) < Version(MISREAD_BEFORE):
+            years["torch"], by["torch"] = 20, f"{nvcc.name} beside torch {torch.version}"
     return Standards(years, by, toolchain.settings.cxx_standard == "as-written")
 
 

@@ -10,9 +10,11 @@ from .toolchain.programs import last_line, output_of
 
 CMAKE_VERSION = ">=3.24"
 NINJA_VERSION = ">=1.5"
+PROGRAMS = {"cmake": CMAKE_VERSION, "ninja": NINJA_VERSION}
 INSTALLED = "installed"
-# Installs the packages that a compile needs, and the programs they run.
-INSTALL_TOOLS = install([*(name for _, name in TO_COMPILE), "cmake", "ninja"])
+# The packages that a compile needs, and the programs they run, by their names on PyPI.
+NEEDED = (*(name for _, name in TO_COMPILE), *PROGRAMS)
+INSTALL_TOOLS = install(NEEDED)
 
 
 def find_tools() -> dict[str, str]:
@@ -27,20 +29,17 @@ def find_tools() -> dict[str, str]:
     from packaging.specifiers import SpecifierSet
     from scikit_build_core.program_search import best_program, get_cmake_programs, get_ninja_programs
 
-    for name, wanted, programs in (
-        ("cmake", CMAKE_VERSION, get_cmake_programs()),
-        ("ninja", NINJA_VERSION, get_ninja_programs()),
-    ):
-        program = best_program(programs, version=SpecifierSet(wanted))
-        found[name] = f"{program.path}: {program.version}" if program else f"missing: {wanted}{_unusable(name)}"
+    for name, programs in (("cmake", get_cmake_programs()), ("ninja", get_ninja_programs())):
+        program = best_program(programs, version=SpecifierSet(PROGRAMS[name]))
+        said = f"{program.path}: {program.version}" if program else f"missing: {PROGRAMS[name]}{_unusable(name)}"
+        found[name] = said
     return found
 
 
 def programs_to_install() -> list[str]:
     """The requirements for pip that bring the programs that this machine lacks, or has in no recent release."""
     found = find_tools()
-    wanted = {"cmake": CMAKE_VERSION, "ninja": NINJA_VERSION}
-    return [name + wanted[name] for name in wanted if found[name].startswith("missing")]
+    return [name + wanted for name, wanted in PROGRAMS.items() if found[name].startswith("missing")]
 
 
 def _unusable(name: str) -> str:
@@ -56,7 +55,7 @@ def require_tools() -> None:
     if absent:
         raise BuildError(
             "the kernels cannot be compiled here",
-            required=", ".join([*(name for _, name in TO_COMPILE), "cmake", "ninja"]),
+            required=", ".join(NEEDED),
             found="; ".join(absent),
             remedies=[INSTALL_TOOLS, "or install a wheel that was built for this machine"],
         )

@@ -40,8 +40,8 @@ from ..runtime.variables import own_variable
 from ..store.temporary_folder import temporary_guard
 from .cross.windows import zig
 from .files_read import are_followed
-from .headers import Headers, header_folders
-from .plan import Plan
+from .headers import header_folders
+from .plan import Headers, Plan
 from .toolchain.binding import find_cuda_library
 from .toolchain.toolchain import Toolchain
 from .toolchain.toolkit import Nvcc
@@ -137,7 +137,7 @@ def _remove_all_but_named_log(path: Path, error: BaseException | None) -> None:
 
 
 def prepare_workdir(
-    work: Path, plan: Plan, toolchain: Toolchain, source_root: Path, headers: Headers, generated: Mapping[str, str]
+    work: Path, plan: Plan, toolchain: Toolchain, source_root: Path, generated: Mapping[str, str]
 ) -> None:
     """Prepare the folder for the Plan: update one that a compile left intact, or start from scratch.
 
@@ -149,7 +149,7 @@ def prepare_workdir(
     record = work / REUSABLE
     newest = max((path.lstat().st_mtime_ns for path in (work / "build").rglob("*")), default=0)
     # If the clock was set back, timestamps do not show what is older.
-    if _is_reusable(work, plan, headers) and newest < time.time_ns():
+    if _is_reusable(work, plan) and newest < time.time_ns():
         record.unlink()
         remove_temporary(work)
     else:
@@ -168,24 +168,24 @@ def prepare_workdir(
             path.write_text(text, encoding="utf-8")
 
 
-def mark_reusable(work: Path, plan: Plan, headers: Headers) -> None:
+def mark_reusable(work: Path, plan: Plan) -> None:
     """Record that everything in the folder is good for the next compile."""
     with suppress(OSError):  # then the next compile starts over; a truncated record never matches
-        text = json.dumps({**_contents(work, plan), "headers": headers}, sort_keys=True)
+        text = json.dumps({**_contents(work, plan), "headers": plan.headers}, sort_keys=True)
         (work / REUSABLE).write_text(text, encoding="ascii")
 
 
-def mark_rest_reusable(work: Path, plan: Plan, headers: Headers) -> None:
+def mark_rest_reusable(work: Path, plan: Plan) -> None:
     """After a compiler failed, keep the good objects, if Ninja exited normally and reported which are bad."""
     log = (work / LOG).read_text(encoding="utf-8", errors="replace")
     failed = re.findall(r"^FAILED: (?:\[code=\d+\] )?(.+?) *$", log, re.MULTILINE)
     if failed and re.search(r"^ninja: build stopped: ", log, re.MULTILINE):
         for output in failed:
             (work / "build" / output).unlink(missing_ok=True)
-        mark_reusable(work, plan, headers)
+        mark_reusable(work, plan)
 
 
-def _is_reusable(work: Path, plan: Plan, headers: Headers) -> bool:
+def _is_reusable(work: Path, plan: Plan) -> bool:
     """Whether the folder is as the last compile left it, and nothing has changed that Ninja does not follow.
 
     A header that only one of the two compiles reaches does not matter: the source that led to it was edited.
@@ -194,9 +194,10 @@ def _is_reusable(work: Path, plan: Plan, headers: Headers) -> bool:
         record = json.loads((work / REUSABLE).read_text(encoding="ascii"))
         before: Headers = record.pop("headers")
         same = all(
-            headers.get(origin, {}).get(name, digest) == digest
+            plan.headers.get(origin, {}).get(name, digest) == digest
             for origin, named in before.items()
             for name, digest in named.items()
+            if origin != "linked"  # all libraries are linked anew
         )
     except (OSError, ValueError, KeyError, AttributeError):  # none, or cut short
         return False

@@ -48,9 +48,7 @@ def answer_to(message: dict[str, Any], caller: Caller) -> dict[str, Any] | None:
     if "dry-run" in message:
         from .dry_run import dry_run
 
-        question = message["dry-run"]
-        machine = read_job(question["machine"], caller.environ) if question["machine"] else None
-        return dry_run([read_job(each, caller.environ) for each in question["requests"]], machine, caller.environ)
+        return dry_run(message["dry-run"], caller.environ)
     if "describe" in message:
         from ..project.package import describe
 
@@ -58,9 +56,7 @@ def answer_to(message: dict[str, Any], caller: Caller) -> dict[str, Any] | None:
     require_tools()
     from .build_or_reuse import build_or_reuse
 
-    job = read_job(message["make"], caller.environ)
-    answer = build_or_reuse(job, caller, lambda line: _tell({"say": line}))
-    return {**answer._asdict(), "folder": str(answer.folder)}
+    return build_or_reuse(read_job(message["make"], caller.environ), caller, lambda line: _tell({"say": line}))
 
 
 def _tell(message: dict[str, Any]) -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..flags.device_linking import without_device_linking
 from ..flags.linking import LINKED, LINKED_FOR_CUDA, LinkFlags
-from ..flags.options import FOLDERS, PLAIN
+from ..flags.options import FOLDERS, PLAIN, without_device_linking
 from ..flags.words import with_headers
 from ..runtime.machine.files import is_folder
 from ..runtime.record import Record

@@ -14,9 +14,13 @@ from typing import Any
 
 from setuptools import find_namespace_packages
 
-from ..project.package import PackageFacts, read_project, read_toml, source_root
+from ..project.build_settings import BuildSettings
+from ..project.package import PackageFacts, read_toml, source_root
 from ..runtime.errors import SettingsError
 from ..runtime.machine.files import is_file, is_folder
+from ..runtime.settings import DEFAULT, VARIABLE, Origin
+
+DATE = "SOURCE_DATE_EPOCH"
 
 # The fields of [project] that a wheel adds to, and what it adds.
 _ADDED_TO = {
@@ -26,20 +30,25 @@ _ADDED_TO = {
 
 
 @contextmanager
-def outside_checkout(version_tag: str = "") -> Iterator[None]:
+def outside_checkout(facts: PackageFacts, settings: BuildSettings, torch_tag: str = "") -> Iterator[None]:
     """Tell setuptools what this backend adds to its configuration, and to write outside of the checkout, which is the
-    current folder (PEP 517).
+    current folder (PEP 517); and one date, which a version may come from.
+
+    The date is the caller's own: that of the variable as it stands, or of the option. Without either, there is none.
+    `torch_tag` says which torch the libraries are bound to (tags.torch_tag); the version has it if it is a local one.
     """
+    version_tag = torch_tag if settings.torch_tag == "local" else ""
     project = Path.cwd()
     values = read_toml(Path("pyproject.toml"))
     tables = dict(values.get("tool", {}))
     refuse_ext_modules(project, tables)
-    facts = read_project(project)[0]
     refuse_static_fields(values.get("project"), facts, version_tag)
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "setuptools.cfg"
         config.write_text(configuration(project, tables, facts, Path(folder), version_tag), encoding="utf-8")
-        with variable_set("DIST_EXTRA_CONFIG", str(config)):
+        origin, date = settings.origin("source-date-epoch"), str(settings.source_date_epoch)
+        date_read = {DEFAULT: None, Origin(VARIABLE, DATE): os.environ.get(DATE)}.get(origin, date)
+        with variable_set("DIST_EXTRA_CONFIG", str(config)), variable_set(DATE, date_read):
             yield
 
 

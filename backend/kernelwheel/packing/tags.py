@@ -18,12 +18,11 @@ from auditwheel.policy import Policy, WheelPolicies
 
 from ..compiler.binary_inspect import AnyFile, library_at
 from ..compiler.cross.target_platform import cross_platform
-from ..project.build_platforms import HOST_PLATFORM, PLATFORMS, LinuxBuild, WindowsBuild
+from ..project.build_platforms import PLATFORMS, LinuxBuild, WindowsBuild
 from ..project.build_settings import BuildSettings
 from ..runtime.errors import BuildError
 from ..runtime.machine.host import torch_required
 from ..runtime.machine.platforms import numbers, platform_name
-from .allowed_dlls import is_allowed
 
 MOST_REASONS = 20
 
@@ -69,8 +68,8 @@ def platform_tag(libraries: Sequence[Path], settings: BuildSettings, external: C
     platform = cross_platform(settings) or PLATFORMS[platform_name()]
     read = [*map(library_at, libraries)]
     if isinstance(platform, WindowsBuild):
-        files = [(each.path.name, dll) for each in read for dll in each.needed if not is_allowed(dll)]
-        tag = Tag(platform.tag, tuple(f"{name}: {dll}, which not every Windows has" for name, dll in files))
+        others = ((each, dll) for each in read for dll in each.needed if not re.fullmatch(platform.external_libs, dll))
+        tag = Tag(platform.tag, tuple(f"{each.path.name}: {dll}, which not every Windows has" for each, dll in others))
     else:
         tag = _earned(platform, read, settings.glibc, external)
     if settings.manylinux == "required" and tag.reasons:
@@ -125,7 +124,7 @@ def _reasons(policy: Policy, library: AnyFile, external: Collection[str]) -> Ite
             yield f"{file}: {symbol.name}@{symbol.version} of {symbol.soname}"
     for needed in library.needed:
         known = needed in policy.whitelist or needed in external
-        if not known and not re.fullmatch(HOST_PLATFORM.external_libs, needed):
+        if not known and not re.fullmatch(LinuxBuild.external_libs, needed):
             yield f"{file}: {needed}, which not every Linux has"
         for name in sorted(policy.blacklist.get(needed, frozenset()) & {symbol.name for symbol in symbols}):
             yield f"{file}: {name} of {needed}, which newer releases lack"

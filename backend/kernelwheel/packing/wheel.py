@@ -23,10 +23,9 @@ from ..runtime.decision.snapshot import package_path
 from ..runtime.errors import BuildError
 from ..store import manifest_file
 from ..store.archive import native_folder
-from . import sbom
-from .components import LICENCES, Component, licence_texts
 from .core_metadata import completed, field_of
 from .module_files import module_files, top_level
+from .sbom import LICENCES, Component, document, licence_texts
 from .setuptools_project import variable_set
 from .tags import python_tag
 
@@ -72,7 +71,7 @@ def _descriptions(contents: Contents, metadata: str, name: str) -> Iterator[tupl
     """The files that say what the libraries are made of, by their names in `.dist-info` (PEP 770, PEP 639)."""
     distribution, version, licence = (field_of(metadata, each) for each in ("Name", "Version", "License-Expression"))
     about = (canonicalize_name(distribution), version, licence, contents.epoch)
-    yield f"sboms/{name}.cdx.json", sbom.document(contents.artifact.manifest, contents.components, *about)
+    yield f"sboms/{name}.cdx.json", document(contents.artifact.manifest, contents.components, *about)
     yield f"licenses/{LICENCES}", licence_texts(contents.components)
 
 

@@ -12,8 +12,7 @@ from itertools import filterfalse
 from pathlib import PurePosixPath
 from typing import Any, Literal, NamedTuple, NoReturn, get_args
 
-from ..flags.device_linking import without_device_linking
-from ..flags.options import FOLDERS
+from ..flags.options import FOLDERS, without_device_linking
 from ..runtime.errors import SettingsError
 from ..runtime.machine.platforms import library_file
 from ..runtime.settings import TABLE, choice

@@ -273,9 +273,13 @@ def read_project(project: Path) -> tuple[PackageFacts, dict[str, Any]]:
         FileNotFoundError: there is none.
         SettingsError: it cannot be read, or `[tool.kernelwheel]` is malformed.
     """
+    return split_table(*_table(project), project)
+
+
+def _table(project: Path) -> tuple[dict[str, Any], str]:
+    """`[tool.kernelwheel]` of a project's pyproject.toml, and the project's name."""
     values = read_toml(project / "pyproject.toml")
-    name = values.get("project", {}).get("name", "")
-    return split_table(values.get("tool", {}).get("kernelwheel", {}), str(name), project)
+    return values.get("tool", {}).get("kernelwheel", {}), str(values.get("project", {}).get("name", ""))
 
 
 def describe(package: str, version: str, project: str) -> dict[str, Any] | None:
@@ -289,12 +293,12 @@ def describe(package: str, version: str, project: str) -> dict[str, Any] | None:
     """
     folder = Path(project)
     try:
-        table = read_toml(folder / "pyproject.toml").get("tool", {}).get("kernelwheel", {})
+        table, name = _table(folder)
     except FileNotFoundError:
         return None
     if "extension" not in table and table.get("package") != package:
         return None
-    facts, options = read_project(folder)
+    facts, options = split_table(table, name, folder)
     if facts.import_name != package:
         return None
     sources = folder / facts.sources

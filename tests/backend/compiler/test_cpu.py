@@ -25,7 +25,8 @@ from kernelwheel.compiler.toolchain.cuda import CudaDecision
 from kernelwheel.compiler.toolchain.cxx import Cxx, inspect_cxx
 from kernelwheel.compiler.toolchain.launchers import Launchers
 from kernelwheel.compiler.toolchain.toolchain import Toolchain
-from kernelwheel.project.extension import Extension, read_extensions
+from kernelwheel.content import make_content
+from kernelwheel.project.extension import Extension, read_extensions, to_json
 from kernelwheel.project.package import PackageFacts, split_table
 from kernelwheel.runtime.errors import BuildError, SettingsError
 from kernelwheel.runtime.machine.platforms import cpu_features
@@ -66,12 +67,16 @@ def toolchain(here: bool = False, cxx: Cxx | None = None, **options: str) -> Too
 
 
 def planned(
-    tools: Toolchain, *extensions: Extension, options: Mapping[str, Sequence[str]] | None = None, **changed: Any
+    tools: Toolchain,
+    *extensions: Extension,
+    options: Mapping[str, Sequence[str]] | None = None,
+    dispatched: Sequence[str] = (),
+    platform: str = "linux-x86_64",
 ) -> Plan:
     """A Plan with the part about the CPU."""
     about: dict[str, Any] = {"glibc": "2.28", **(options or {})}
-    plan = Plan("light", "1.0", SOURCES, about, {}, None, "2.10", None, "linux-x86_64", extensions=extensions)
-    plan = replace(plan, **changed)
+    content = make_content("light", "1.0", SOURCES, "stable", "2.10", map(to_json, extensions), about, dispatched)
+    plan = Plan(content, {}, None, None, platform)
     return replace(plan, cpu=draw_cpu(plan, tools))
 
 

@@ -186,7 +186,8 @@ def test_where_kernels_are_found_by_content_all_that_flags_name_is_in_it(
 
     assert error.found == str(library)
     assert any(remedy in each for each in error.remedies)
-    plan = replace(plan, sources={**plan.sources, "twice.cpp": file_sha256(library)})
+    sources = {**plan.sources, "twice.cpp": file_sha256(library)}
+    plan = replace(plan, content={**plan.content, "sources": sources})
     check_read(plan, toolchain(machine), work, by_content=True)
 
 

@@ -383,7 +383,7 @@ def test_sources_that_are_edited_while_they_are_built_are_an_error(tmp_path: Pat
     tools = machine.toolchain(settings_with(cuda="off", cxx=str(machine.cxx)))
 
     with pytest.raises(BuildError, match="edited during the build"):
-        prepare_workdir(tmp_path / "work", plan, tools, machine.sources, {}, {})
+        prepare_workdir(tmp_path / "work", plan, tools, machine.sources, {})
 
 
 @pytest.mark.minutes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,12 @@ from declared import LIGHT, extension, make_package
 from folders import REPOSITORY
 from kernelwheel.compiler.cmake_inputs import as_one, cache_entries, cmake_lists
 from kernelwheel.compiler.plan import CudaPlan, Plan
-from kernelwheel.compiler.standards import MISREAD, draw_standards, raised_standards
+from kernelwheel.compiler.standards import MISREADING, draw_standards, raised_standards
 from kernelwheel.compiler.toolchain.binding import CUDA_HEADERS, Binding
 from kernelwheel.compiler.toolchain.toolchain import Toolchain
+from kernelwheel.content import make_content
 from kernelwheel.project.arch_choice import ArchList
-from kernelwheel.project.extension import Extension
+from kernelwheel.project.extension import Extension, to_json
 from kernelwheel.project.package import PackageFacts
 from kernelwheel.project.source_files import files_of, find_sources
 from kernelwheel.version import LOADED
@@ -31,12 +33,14 @@ LATER = (
 CHOOSER = "cflags + ['-std=c++20', '-fPIC']\n            cpp_flag = cpp_flag_prefix + 'c++{}'\n"
 
 
-def planned(tools: Toolchain, *extensions: Extension, **changed: Any) -> Plan:
+def planned(
+    tools: Toolchain, *extensions: Extension, version: str = "1.0", options: Mapping[str, Any] | None = None
+) -> Plan:
     """A Plan with the part about the standard, for extensions of files that nobody reads."""
     binding = Binding(None, "2") if any(each.kind != "operators" for each in extensions) else None
     cuda = CudaPlan(ArchList((), ()), {}) if tools.cuda.nvcc else None
-    plan = Plan("light", "1.0", {}, {}, {}, cuda, "2.10", binding, "linux-x86_64", extensions=extensions)
-    plan = replace(plan, **changed)
+    content = make_content("light", version, {}, "stable", "2.10", map(to_json, extensions), options or {})
+    plan = Plan(content, {}, cuda, binding, "linux-x86_64")
     return replace(plan, standards=draw_standards(plan, tools))
 
 
@@ -164,7 +168,6 @@ def test_another_standard_of_torch_is_another_fingerprint_of_modules_alone(tmp_p
 
 def test_docs_list_the_pairs_of_nvcc_and_torch_that_need_a_later_standard() -> None:
     page = (REPOSITORY / "docs/packaging.md").read_text(encoding="utf-8")
-    for each in MISREAD:
-        for major, minor in each.nvcc:
-            (row,) = (line for line in page.splitlines() if line.startswith(f"| {major}.{minor} |"))
-            assert f"C++{each.standard}" in row
+    for major, minor in MISREADING:
+        (row,) = (line for line in page.splitlines() if line.startswith(f"| {major}.{minor} |"))
+        assert "C++20" in row

@@ -465,8 +465,8 @@ def test_a_store_that_this_user_may_not_use_is_said(public: Editable, mode: int,
 PREDICT_AS_NOBODY = AS_NOBODY.replace(
     "os.setgid",
     """from kernelwheel.cli import doctor
-from kernelwheel.runtime.commands.own_commands import find_kernels
-kernels = find_kernels("tiny")
+from kernelwheel.__main__ import _kernels
+kernels = _kernels("tiny")
 assert kernels.installed.source
 os.setgid""",
 ).replace(

@@ -13,7 +13,7 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from kernelwheel.compiler.component_facts import component_facts
 from kernelwheel.packing import sbom
-from kernelwheel.packing.components import Component, Facts, components_of, licence_texts, without_text
+from kernelwheel.packing.sbom import Component, Facts, components_of, licence_texts, without_text
 from kernelwheel.project.build_settings import OLDEST_ZIP_TIME
 from kernelwheel.project.source_files import file_sha256
 from kernelwheel.runtime.artifact.manifest import Manifest

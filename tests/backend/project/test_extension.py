@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,10 @@ from typing import Any
 import pytest
 from declared import HEAD, LIGHT, TABLE, extension, make_package
 from kernelwheel.compiler.cmake_inputs import MODULES, as_one, cmake_lists
+from kernelwheel.compiler.plan import Plan
 from kernelwheel.compiler.tools import CMAKE_VERSION
 from kernelwheel.packing import module_files, setuptools_project
-from kernelwheel.project.extension import KEYS, from_plan, read_extensions
+from kernelwheel.project.extension import KEYS, Extension, from_plan, read_extensions, to_json
 from kernelwheel.project.package import PackageFacts, read_project, split_table
 from kernelwheel.project.source_files import files_of, find_sources, source_digests
 from kernelwheel.reference import keys_table
@@ -291,6 +293,10 @@ def plan_of(machine: Machine, project: Path, **options: str) -> Any:
     return machine.draw_for(facts, project, **options)
 
 
+def with_extensions(plan: Plan, extensions: Iterable[Extension]) -> Plan:
+    return replace(plan, content={**plan.content, "extensions": [*map(to_json, extensions)]})
+
+
 def test_what_a_table_says_is_in_the_plan_and_comes_out_of_it_again(machine: Machine, project: Path) -> None:
     plan = plan_of(machine, project, cuda="off")
 
@@ -351,7 +357,7 @@ def test_a_build_without_cuda_is_not_linked_with_cuda_s_libraries(
     libraries = ["cublas", "cudart_static", "cuda", "z"]
     extensions = find_sources([extension(libraries=libraries, cuda=cuda)], project)
 
-    lists = cmake_lists(replace(plan_of(machine, project, cuda="off"), extensions=extensions))
+    lists = cmake_lists(with_extensions(plan_of(machine, project, cuda="off"), extensions))
 
     assert extensions[0].linked(cuda=True) == tuple(libraries)
     named = " ".join(f"[==[{name}]==]" for name in linked)
@@ -413,7 +419,7 @@ def test_cmake_gives_the_compiler_every_flag_as_it_is(machine: Machine, tmp_path
     made = replace(
         made, define=tuple(flag[2:] for flag in NASTY), file_flags={"native/one.cpp": tuple(NASTY)}, kind="operators"
     )
-    plan = replace(plan_of(machine, project, cuda="off"), extensions=find_sources([made], project))
+    plan = with_extensions(plan_of(machine, project, cuda="off"), find_sources([made], project))
     (project / "CMakeLists.txt").write_text(cmake_lists(plan))
     folder = tmp_path / "cmake"
     entries = {"KERNELWHEEL_TORCH": "torch", "KERNELWHEEL_TORCH_TARGET": "0", "KERNELWHEEL_OUTPUT": str(folder)}

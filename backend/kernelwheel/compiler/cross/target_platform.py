@@ -17,8 +17,7 @@ from ...project.build_settings import NATIVE, BuildSettings
 from ...runtime.errors import BuildError, SettingsError
 from ...runtime.machine.platforms import platform_name, require_supported
 from ..toolchain.clang_toolkit import HEADERS
-from ..toolchain.linked_toolkit import linked_folder
-from ..toolchain.toolkit import CudaTarget, Nvcc
+from ..toolchain.toolkit import CudaTarget, Nvcc, linked_folder
 from ..toolchain.toolkit_identity import cudart_version
 
 CUDA_LIBRARIES = ("cudart_static", "cudadevrt")  # of a toolkit, which are linked in

@@ -19,8 +19,8 @@ from ...project.build_platforms import HOST_PLATFORM
 from ...requirements import install
 from ..nvcc_on_clang.passes import HEADER
 from .compiler_environment import passed_on
-from .linked_toolkit import CUDART, linked_folder
 from .programs import output_of
+from .toolkit import CUDART, linked_folder
 
 CLANG = "bin/clang++"  # in the folder of links
 OLDEST = 19  # the oldest that this was tried with

@@ -12,8 +12,8 @@ import shutil
 from pathlib import Path
 
 from ...runtime.machine.files import is_file
-from .linked_toolkit import CUDART, linked_folder
 from .programs import output_of
+from .toolkit import CUDART, linked_folder
 from .toolkit_identity import PARTS
 
 PROGRAMS = ("cicc", "cudafe++", "cuobjdump", "fatbinary", "nvlink", "ptxas")

@@ -20,9 +20,8 @@ from ...runtime.record import remembered
 from .clang_toolkit import CLANG, clang_toolkit, clang_version, clangs_on_path
 from .cxx import any_cxx
 from .distro_toolkit import distro_toolkit
-from .linked_toolkit import CUDART
 from .programs import last_line, output_of
-from .toolkit import Nvcc, find_cudart
+from .toolkit import CUDART, Nvcc, find_cudart
 from .torch_files import Torch
 
 
