@@ -387,7 +387,7 @@ def check_abi(wheel: Path, tools: Path) -> Check:
 def check_windows(wheel: Path) -> list[Check]:
     """What the libraries in a wheel for Windows import, by pefile: auditwheel and torch-abi-audit read ELF alone."""
     import pefile
-    from kernelwheel.project.build_platforms import WindowsBuild
+    from kernelwheel.packing.allowed_dlls import is_allowed
     from torch_abi_audit.torch_abi import classify_symbol, classify_symbols
 
     imported: dict[str, list[str]] = {}
@@ -400,7 +400,7 @@ def check_windows(wheel: Path) -> list[Check]:
                     for table in file.DIRECTORY_ENTRY_IMPORT:
                         symbols = [(each.name or b"").decode("ascii") for each in table.imports]
                         imported.setdefault(table.dll.decode("ascii"), []).extend(symbols)
-    foreign = [name for name in imported if not re.fullmatch(WindowsBuild.external_libs, name)]
+    foreign = [name for name in imported if not is_allowed(name)]
     used = sorted({symbol for name in imported if name.startswith(("torch", "c10")) for symbol in imported[name]})
     verdict = classify_symbols(used)
     outside = [name for name in used if classify_symbol(name) != "stable_shim"] + [*verdict.unknown_shim_symbols]

@@ -24,7 +24,7 @@ from kernelwheel.compiler.toolchain.cxx import find_cxx
 from kernelwheel.compiler.toolchain.nvcc import NvccSearch
 from kernelwheel.project.package import read_toml
 from kernelwheel.runtime.store.store import Store
-from kernelwheel.store.maintenance import find_damage, take_inventory
+from kernelwheel.store.inventory import find_damage, take_inventory
 from packaging.requirements import Requirement
 from processes import Done, after_mounting, clean_environment, processes_of, run
 from standins import hide_packages, make_cxx, make_program, settings_with

@@ -23,8 +23,9 @@ from ..runtime.decision.decision import Request, against
 from ..runtime.errors import IncompatibleArtifactError, SettingsError, command
 from ..runtime.kernels import Kernels
 from ..runtime.store.store_lock import DAY
-from ..store import build_ahead, maintenance, transfer
-from ..store.maintenance import take_inventory, verify_entries
+from ..store import build_ahead, pruning, transfer
+from ..store.inventory import take_inventory
+from ..store.verification import verify_entries
 from . import explain
 from .inspection import existing_file
 from .manifest_text import entry_text, view_entry
@@ -90,7 +91,7 @@ def _build(args: argparse.Namespace, kernels: Kernels) -> int:
 
 def _prune(args: argparse.Namespace, kernels: Kernels) -> int:
     older_than = None if args.older_than is None else args.older_than * DAY
-    return show_cleaning(args, *maintenance.prune(kernels.installed.own_store(), older_than, time.time()))
+    return show_cleaning(args, *pruning.prune(kernels.installed.own_store(), older_than, time.time()))
 
 
 def _export(args: argparse.Namespace, kernels: Kernels) -> int:

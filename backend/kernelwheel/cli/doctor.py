@@ -35,7 +35,7 @@ from ..runtime.kernels import Kernels
 from ..runtime.machine.host import Host
 from ..runtime.store.store import Store
 from ..store.build_ahead import preview
-from ..store.maintenance import UNREADABLE, find_damage, take_inventory
+from ..store.inventory import UNREADABLE, find_damage, take_inventory
 from ..store.temporary_folder import temporary_guard
 from . import installation
 from .manifest_text import entry_text, manifest_text, settings_text, view_entry

@@ -19,7 +19,7 @@ from ..runtime.settings import Settings
 from ..store import build_ahead
 from ..store.build_ahead import BuildRequest
 from ..store.content_changes import differences
-from ..store.maintenance import take_inventory
+from ..store.inventory import take_inventory
 
 
 class Candidate(NamedTuple):

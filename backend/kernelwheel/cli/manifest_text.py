@@ -12,7 +12,7 @@ from ..runtime.artifact.manifest import Manifest
 from ..runtime.commands.doctor import rows_text, targets_text
 from ..runtime.commands.own_commands import size_text
 from ..runtime.machine.host import Host
-from ..store.maintenance import Entry
+from ..store.inventory import Entry
 
 
 def manifest_text(manifest: Manifest) -> str:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from ..project.arch_choice import from_code
 from ..project.build_platforms import MZ, PLATFORMS
+from ..project.drivers import driver_for
 from ..project.extension import is_of_cuda_major
 from ..project.source_files import file_sha256
 from ..runtime.artifact.manifest import Library
@@ -19,10 +20,6 @@ from .cross.windows.pe_inspect import PeFile
 from .elf_inspect import ElfFile
 
 AnyFile = ElfFile | PeFile
-# PTX version -> the CUDA release that introduced it (PTX ISA, "Release Notes"). Of those between two, drivers of the
-# earlier release compile no PTX of the later one.
-PTX_ISA = {(8, 0): (12, 0), (8, 1): (12, 1), (8, 2): (12, 2), (8, 3): (12, 3), (8, 4): (12, 4), (8, 5): (12, 5)}
-PTX_ISA |= {(8, 6): (12, 7), (8, 7): (12, 8), (8, 8): (12, 9), (9, 0): (13, 0), (9, 1): (13, 1)}
 CUDA_LIBRARIES = {platform.shared("torch_cuda") for platform in PLATFORMS.values()}
 
 
@@ -56,7 +53,7 @@ def driver_for_ptx(paths: Iterable[Path], cuobjdump: Path | None, release: tuple
     clang can make PTX that is older than the toolkit; nvcc does not.
     """
     found = [each.version for path in paths for each in _device_code(path, cuobjdump) if each.kind == "ptx"]
-    return "{}.{}".format(*PTX_ISA.get(max(found, default=(0, 0)), release))
+    return driver_for(max(found, default=(0, 0)), release)
 
 
 class _Code(NamedTuple):

@@ -15,7 +15,7 @@ from ..runtime.progress import Say
 from ..runtime.store.clearing import Cleaning, clean_builds
 from ..runtime.store.store import Store, stores
 from ..runtime.store.store_lock import making, sign
-from ..store.maintenance import BUILDS_ARE_KEPT
+from ..store.pruning import BUILDS_ARE_KEPT
 from ..store.publishing import intact_entry, publish
 from .compile import Planned, compile_plan, decisions
 from .compile_job import CompileJob

@@ -13,9 +13,10 @@ from ..runtime.progress import Say
 from ..source_language import CUDA_SUFFIX
 from .cmake_driver import Job, run_cmake
 from .cmake_inputs import cache_entries, configuration_rests_on, recipe_files
+from .jobs import fewer, lack_of_memory, out_of_memory
 from .parent_watch import Caller
 from .plan import Plan
-from .resources import fewer, find_resources, lack_of_memory, oom_kills, out_of_memory
+from .resources import find_resources, oom_kills
 from .toolchain.compiler_environment import environment_for
 from .toolchain.toolchain import Toolchain
 from .toolchain.toolkit import find_cudart

@@ -29,10 +29,11 @@ from .cpu import check_commands
 from .cross.cmake_files import stub_files
 from .device_code import host_code_digest
 from .files_read import check_read
+from .jobs import plan_jobs
 from .missing_symbols import refuse_missing_symbols
 from .parent_watch import Caller
 from .plan import Plan
-from .resources import find_resources, plan_jobs
+from .resources import find_resources
 from .taken_libraries import take
 from .toolchain.toolchain import Toolchain
 from .toolchain.toolkit_identity import cccl_version

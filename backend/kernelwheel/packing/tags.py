@@ -23,6 +23,7 @@ from ..project.build_settings import BuildSettings
 from ..runtime.errors import BuildError
 from ..runtime.machine.host import torch_required
 from ..runtime.machine.platforms import numbers, platform_name
+from .allowed_dlls import is_allowed
 
 MOST_REASONS = 20
 
@@ -68,8 +69,8 @@ def platform_tag(libraries: Sequence[Path], settings: BuildSettings, external: C
     platform = cross_platform(settings) or PLATFORMS[platform_name()]
     read = [*map(library_at, libraries)]
     if isinstance(platform, WindowsBuild):
-        others = ((each, dll) for each in read for dll in each.needed if not re.fullmatch(platform.external_libs, dll))
-        tag = Tag(platform.tag, tuple(f"{each.path.name}: {dll}, which not every Windows has" for each, dll in others))
+        files = [(each.path.name, dll) for each in read for dll in each.needed if not is_allowed(dll)]
+        tag = Tag(platform.tag, tuple(f"{name}: {dll}, which not every Windows has" for name, dll in files))
     else:
         tag = _earned(platform, read, settings.glibc, external)
     if settings.manylinux == "required" and tag.reasons:

@@ -105,9 +105,6 @@ class WindowsBuild:
     tag = "win_amd64"
     suffix = ".dll"
     has_glibc = False
-    # The parts of the C runtime among them: Microsoft, "Universal CRT deployment".
-    external_libs = r"(?i)(torch(_cpu|_cuda)?|c10|kernel32|ntdll|advapi32|bcrypt|user32|ucrtbase|api-ms-win-\S+)\.dll"
-
     cudart_libraries = ()
     cmake_system = "Windows"
     cuda_target = "x64"

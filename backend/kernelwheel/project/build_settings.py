@@ -6,7 +6,6 @@ A build takes them from `[tool.kernelwheel]`, the environment and `-C`, the comp
 from __future__ import annotations
 
 import difflib
-import re
 import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,6 +14,7 @@ from ..runtime.errors import SettingsError
 from ..runtime.settings import TABLE, VARIABLE, Option, Origin, Settings, absolute_folder, choice, flags
 from . import arch_choice
 from .build_platforms import PLATFORMS
+from .drivers import read_driver
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -32,13 +32,6 @@ def _platform(text: str) -> str:
     if value == NATIVE:
         return value
     return str(choice(NATIVE, *PLATFORMS)(value))
-
-
-def _driver(text: str) -> str:
-    value = text.strip()
-    if value and not re.fullmatch(r"[1-9]\d\.\d", value):
-        raise ValueError("A driver is named by its CUDA version: 12.0 is 525.60, 13.0 is 580.65.")
-    return value
 
 
 def _number(text: str, most: int = 4096, if_more: str = "") -> int:
@@ -80,7 +73,7 @@ class BuildSettings(Settings):
         "machine's lacks, from pip install --target.",
     )
     drivers: Option[str] = Option(
-        _driver,
+        read_driver,
         takes="a CUDA version such as 12.0",
         decides="tools",
         cuda_only=True,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from editables import Editable
 from folders import BACKEND
-from kernelwheel.compiler import resources
+from kernelwheel.compiler import jobs, resources
 from kernelwheel.compiler.resources import Resources
 from processes import RunPython
 
@@ -34,25 +34,25 @@ PLENTY = Resources(8, "CPU affinity", 64 * 1024, "MemAvailable")
 def test_as_many_run_as_there_are_cores_and_memory_for(cores: int, memory_mb: int | None, count: int) -> None:
     there = Resources(cores, "CPU affinity", memory_mb, "MemAvailable")
 
-    assert resources.plan_jobs(0, there)[0] == count
+    assert jobs.plan_jobs(0, there)[0] == count
 
 
 def test_the_reason_names_each_number_and_where_it_came_from() -> None:
     there = Resources(3, "CPU quota of /a", 2048, "limit of /b")
 
     because = "3 cores (CPU quota of /a), 2048 MB of memory (limit of /b), 1024 MB per compiler"
-    assert resources.plan_jobs(0, there) == (2, because)
+    assert jobs.plan_jobs(0, there) == (2, because)
 
 
 def test_the_setting_is_taken_as_it_is() -> None:
-    assert resources.plan_jobs(64, replace(PLENTY, memory_mb=1)) == (64, "set by the option jobs")
+    assert jobs.plan_jobs(64, replace(PLENTY, memory_mb=1)) == (64, "set by the option jobs")
 
 
 @pytest.mark.parametrize(
     ("at_once", "steps", "count"), [(8, None, 4), (8, 100, 4), (64, 5, 2), (3, 9, 1), (2, 9, 1), (4, 1, 1), (5, 0, 2)]
 )
 def test_half_of_those_that_can_have_run_is_what_is_tried_next(at_once: int, steps: int | None, count: int) -> None:
-    assert resources.fewer(at_once, steps) == count
+    assert jobs.fewer(at_once, steps) == count
 
 
 # What a build may use, on simulated machines
@@ -231,7 +231,7 @@ def test_the_kills_of_the_innermost_group_are_counted(tmp_path: Path, version: i
 def test_what_a_compiler_without_memory_says_is_known_and_quoted(line: str) -> None:
     said = f"[1/3] Building CXX object one.cpp.o\n{line}\nninja: build stopped: subcommand failed.\n"
 
-    assert resources.lack_of_memory(said, 0).endswith(line.strip())
+    assert jobs.lack_of_memory(said, 0).endswith(line.strip())
 
 
 @pytest.mark.parametrize(
@@ -245,11 +245,11 @@ def test_what_a_compiler_without_memory_says_is_known_and_quoted(line: str) -> N
     ],
 )
 def test_other_errors_are_not_put_down_to_memory(line: str) -> None:
-    assert resources.lack_of_memory(f"[1/3] Building\n{line}\n", 0) == ""
+    assert jobs.lack_of_memory(f"[1/3] Building\n{line}\n", 0) == ""
 
 
 def test_what_the_kernel_counted_is_enough() -> None:
-    assert "killed 2 of" in resources.lack_of_memory("FAILED: one.cpp.o\n", 2)
+    assert "killed 2 of" in jobs.lack_of_memory("FAILED: one.cpp.o\n", 2)
 
 
 # The real thing

@@ -148,13 +148,13 @@ def shown(outcome: dict[str, Any]) -> str:
 VERIFY = """
 import ctypes, os, sys
 from pathlib import Path
-from kernelwheel.store import maintenance
+from kernelwheel.store import verification
 from kernelwheel.runtime.store.store import Store
 shim, store, nth = ctypes.CDLL(os.environ["LD_PRELOAD"]), Store(Path(sys.argv[1]), "tiny", "1.2.3"), 1
-maintenance.verify_entries(store)
+verification.verify_entries(store)
 while True:
     shim.fault(nth, int(sys.argv[2]), 0, 1, sys.argv[1].encode())
-    seen, damaged = maintenance.verify_entries(store)
+    seen, damaged = verification.verify_entries(store)
     if not shim.faults():
         break
     shim.fault(0, 0, 0, 0, b"")

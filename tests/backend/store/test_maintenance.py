@@ -15,8 +15,9 @@ from kernelwheel.runtime.machine.fork_safe_locks import exclusive
 from kernelwheel.runtime.store.clearing import clear, size_of
 from kernelwheel.runtime.store.store import Store
 from kernelwheel.runtime.store.store_lock import DAY
-from kernelwheel.store import maintenance
-from kernelwheel.store.maintenance import take_inventory, verify_entries
+from kernelwheel.store import pruning
+from kernelwheel.store.inventory import take_inventory
+from kernelwheel.store.verification import verify_entries
 from samples import flip
 
 
@@ -54,7 +55,7 @@ def test_another_package_is_none_of_our_business(store: Store, entry: Path) -> N
 
     verify_entries(store)
     for older_than in (None, 0):
-        maintenance.prune(store, older_than, time.time())
+        pruning.prune(store, older_than, time.time())
     cleaning = clear(store, all_versions=True)
 
     assert before
@@ -144,7 +145,7 @@ def test_prune_removes_entries_quarantine_and_leftovers_and_says_what_it_freed(s
     size = size_of(old) + size_of(store.root / ".quarantine") + 1000
     damaged_ones = [*(store.root / ".quarantine").iterdir()]
 
-    done, _ = maintenance.prune(store, None, time.time())
+    done, _ = pruning.prune(store, None, time.time())
 
     assert {old, left, *damaged_ones} == done.removed.keys()
     assert sum(done.removed.values()) == size
@@ -163,7 +164,7 @@ def test_the_lock_file_stays_the_same_file(store: Store, entry: Path) -> None:
             pass
     before = [lock.stat().st_ino for lock in locks]
 
-    maintenance.prune(store, None, time.time())
+    pruning.prune(store, None, time.time())
     clear(store, all_versions=True)
 
     assert fingerprints(store) == []
@@ -223,7 +224,7 @@ def make_build(store: Store, name: str, days: float) -> Path:
 def test_a_folder_that_has_another_name_than_builds_have_is_nobody_s_to_remove(store: Store, name: str) -> None:
     path = make_build(store, name, 400)
 
-    pruned, _ = maintenance.prune(store, 0, time.time())
+    pruned, _ = pruning.prune(store, 0, time.time())
 
     assert path not in {**pruned.removed, **clear(store).removed}
     assert path.is_dir()
@@ -232,11 +233,11 @@ def test_a_folder_that_has_another_name_than_builds_have_is_nobody_s_to_remove(s
 def test_builds_that_nobody_used_for_a_month_are_pruned(store: Store) -> None:
     old, young = make_build(store, BUILD, 31), make_build(store, BUILD.replace("a", "b"), 29)
 
-    done, _ = maintenance.prune(store, None, time.time())
+    done, _ = pruning.prune(store, None, time.time())
 
     assert done.removed == {old: 4}
     assert [old.exists(), young.exists()] == [False, True]
-    assert [*maintenance.prune(store, 28 * DAY, time.time())[0].removed] == [young]
+    assert [*pruning.prune(store, 28 * DAY, time.time())[0].removed] == [young]
 
 
 def test_clearing_removes_all_builds_but_one_that_is_in_use(store: Store) -> None:

@@ -1,4 +1,4 @@
-"""Maintenance of a Store: the inventory of all entries of all versions of a package, verification, and pruning."""
+"""The read-only inventory of a Store: all entries of all versions of a package, intact or not."""
 
 from __future__ import annotations
 
@@ -17,11 +17,9 @@ from ..runtime.errors import (
     UnreadableStoreError,
     command,
 )
-from ..runtime.store.clearing import Cleaning, clean, clean_builds, size_of, versions
+from ..runtime.store.clearing import size_of, versions
 from ..runtime.store.store import Store
-from ..runtime.store.store_lock import DAY
 
-BUILDS_ARE_KEPT = 30 * DAY
 # Errors for what may be intact but cannot be read right now.
 UNREADABLE = (UnreadableArtifactError, UnreadableStoreError)
 
@@ -52,15 +50,6 @@ class Inventory:
 
     entries: tuple[Entry, ...]
     refused: tuple[StoreError, ...]
-
-
-@dataclass(frozen=True)
-class DamagedEntry:
-    """A damaged entry: what is wrong, and its new place (None if it was left where it was)."""
-
-    entry: Entry
-    damage: str
-    moved: Path | None
 
 
 def take_inventory(store: Store) -> Inventory:
@@ -116,47 +105,3 @@ def find_damage(entry: Entry) -> str:
     except (StoreError, IncompatibleArtifactError) as error:
         return error.found
     return ""
-
-
-def verify_entries(store: Store) -> tuple[Inventory, tuple[DamagedEntry, ...]]:
-    """Check the digests of every entry of every version; damaged ones in the user's own Store are quarantined."""
-    seen = take_inventory(store)
-    damaged = []
-    for entry in seen.entries:
-        try:
-            damage = find_damage(entry)
-        except UNREADABLE as error:
-            damaged.append(DamagedEntry(entry, error.found, None))
-            continue
-        if damage:
-            damaged.append(DamagedEntry(entry, damage, _put_away(entry)))
-    return seen, tuple(damaged)
-
-
-def _put_away(entry: Entry) -> Path | None:
-    try:
-        entry.store.guard.check(entry.folder)  # a link, or what others can write to, is reported and stays
-        return entry.store.quarantine(entry.folder) if entry.store.own else None
-    except (StoreError, OSError):
-        return None
-
-
-def prune(store: Store, older_than: float | None, now: float) -> tuple[Cleaning, dict[Path, str]]:
-    """Remove the entries of other versions, or those of any version that are older than some seconds, if that is given;
-    besides, everything in quarantine, dead makers' leftovers, and old builds. `now` is in seconds since 1970.
-
-    Returns what was done, and the reasons for the entries.
-    """
-
-    def reason(entry: Entry) -> str:
-        age = now - entry.made
-        if older_than is None and entry.version != store.version:
-            return f"for version {entry.version}; {store.version} is installed"
-        return f"made {int(age / DAY)} days ago" if older_than is not None and age > older_than else ""
-
-    reasons = {each.folder: because for each in take_inventory(store).entries if (because := reason(each))}
-    done = Cleaning()
-    for each in versions(store):
-        clean(each, reasons.__contains__, done)
-    clean_builds(store, now - (BUILDS_ARE_KEPT if older_than is None else older_than), done)
-    return done, reasons
