@@ -14,8 +14,8 @@ from kernelwheel.project.extension import KEYS
 from kernelwheel.project.package import FACTS
 from kernelwheel.reference import table
 from kernelwheel.runtime.artifact.manifest import Library, Manifest, Requires
+from kernelwheel.runtime.record import remembered
 from kernelwheel.store import manifest_fields as schema
-from kernelwheel.store.manifest_fields import PARTS
 
 
 def manifest_fields() -> str:
@@ -55,7 +55,8 @@ def _meanings() -> Iterator[tuple[Any, Mapping[str, str]]]:
     for name, section in sections:
         said = {key.name.replace("-", "_"): key.help for key in helps.get(name, ())}
         if name == "_PLAN":
-            said |= {part: inspect.getdoc(getattr(Plan, part)) or "" for part in PARTS}
+            computed = (each for each in vars(Plan).items() if isinstance(each[1], (property, remembered)))
+            said |= {name: inspect.getdoc(each) or "" for name, each in computed}
         for text in (section, *map(inspect.getsource, records.get(name, []))):
             said |= _comments(text)
         yield vars(schema)[name], said

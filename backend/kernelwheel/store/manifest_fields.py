@@ -169,7 +169,7 @@ _PLAN: Kind = {
         "dispatched": _texts,
         "parts": {str: _texts},
         "devices": lambda value: value in ("together", "apart"),
-        "options": {str: _value},
+        "options": {str: _value},  # the settings that decide the binary, by name
     },
     "tools": {"recipe": _digests, "cxx": _cxx, "toolkit": (_toolkit,), "headers": _digests, "taken": _digests},
     "target": {
