@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from ..packing.setuptools_project import needed_dynamic, refuse_ext_modules
-from ..project.arch_choice import ArchList, from_flags
 from ..project.package import read_toml, split_table
 from ..runtime.commands.exit_status import Parser
 from ..runtime.errors import KernelWheelError, SettingsError, printable
+from .architectures import choose, family
+from .build_requirements import build_system
 from .compile_args import Places
 from .cuda_extension import AdoptionNotes, Table, merge, translate
-from .pyproject_text import add_tables, build_system, toml_text
+from .pyproject_text import add_tables, toml_text
 from .setup_child import GPU
 from .setup_edit import without_extensions
 from .setup_runs import SetupRun, run_setup_script
@@ -117,7 +118,7 @@ def adopted_tables(
     name = str(run.name or "")
     keys = {
         "package": _home([each["name"] for each in extensions], name, run.packages or [], notes),
-        "archs": _chosen_archs(arch_flags, run, notes),
+        "archs": choose(arch_flags, run, notes),
         "extension": [{key: value for key, value in each.items() if value} for each in extensions],
     }
     kernelwheel = {key: value for key, value in keys.items() if value}
@@ -164,9 +165,7 @@ def _extensions(
             table["cuda"] = "only"
             notes.remarks.append(f"{extension.name}: a build without CUDA leaves it out, as setup.py does")
         tables.append(table)
-        if own := _family(
-            flags
-        ):  # where no TORCH_CUDA_ARCH_LIST changes it: instructions such as wgmma are in no other
+        if own := family(flags):  # where no TORCH_CUDA_ARCH_LIST changes it: instructions such as wgmma are in no other
             table["archs"] = str(own)
             notes.remarks.append(
                 f"{table['name']}: archs = {str(own)!r} is its own, whatever TORCH_CUDA_ARCH_LIST says"
@@ -185,40 +184,6 @@ def _extensions(
             ],
         )
     return tables, arch_flags
-
-
-def _family(flags: Sequence[str]) -> ArchList | None:
-    """What flags compile for, if some of it is for one family of GPUs alone, such as 9.0a."""
-    try:
-        archs = from_flags(flags)
-    except ValueError:
-        return None
-    return archs if any(each.suffix for each in archs.sass) else None
-
-
-def _chosen_archs(flags: Sequence[str], run: SetupRun, notes: AdoptionNotes) -> str | None:
-    """The value of `archs`, which is what flags choose; None if they choose nothing, or what no list can say."""
-    if not flags and run.archs_set.strip():
-        notes.remarks.append(
-            f"setup.py sets TORCH_CUDA_ARCH_LIST to {run.archs_set!r}: left out, so that the variable of a build or a "
-            "default list decides; archs in [tool.kernelwheel] names others"
-        )
-    if not flags:
-        return None
-    if run.asked_capability:
-        notes.remarks.append(
-            "flags that choose the GPU's own architecture are left out: kernelwheel compiles for TORCH_CUDA_ARCH_LIST "
-            "or a default list"
-        )
-        return None
-    try:
-        archs = str(from_flags(flags))
-    except ValueError as error:
-        notes.untranslated.append(f"the flag {error}, which no list of architectures can say")
-        return None
-    if archs:
-        notes.remarks.append(f"flags that choose architectures became archs = {archs!r}; TORCH_CUDA_ARCH_LIST wins")
-    return archs or None
 
 
 def _home(names: Sequence[str], name: str, packages: Sequence[str], notes: AdoptionNotes) -> str | None:

@@ -27,8 +27,8 @@ from ..store import build_ahead, pruning, transfer
 from ..store.inventory import take_inventory
 from ..store.verification import verify_entries
 from . import explain
+from .entry_text import entry_text, view_entry
 from .inspection import existing_file
-from .manifest_text import entry_text, view_entry
 
 
 def _list(args: argparse.Namespace, kernels: Kernels) -> int:

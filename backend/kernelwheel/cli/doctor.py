@@ -38,7 +38,8 @@ from ..store.build_ahead import preview
 from ..store.inventory import UNREADABLE, find_damage, take_inventory
 from ..store.temporary_folder import temporary_guard
 from . import installation
-from .manifest_text import entry_text, manifest_text, settings_text, view_entry
+from .entry_text import entry_text, view_entry
+from .manifest_text import manifest_text, settings_text
 
 # Those that change what is found or loaded, and are no options.
 VARIABLES = ("LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH", "XDG_CACHE_HOME")

@@ -6,13 +6,12 @@ import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from ..runtime.errors import BuildError
 from ..runtime.progress import Say
-from ..source_language import CUDA_SUFFIX
 from .cmake_driver import Job, run_cmake
 from .cmake_inputs import cache_entries, configuration_rests_on, recipe_files
+from .crashes import find_crash
 from .jobs import fewer, lack_of_memory, out_of_memory
 from .parent_watch import Caller
 from .plan import Plan
@@ -27,12 +26,6 @@ ROOM = 1 << 20
 # How many lines of a compiler error a message quotes; the log has the rest.
 QUOTED = 8
 COMPLAINT = re.compile(r"\berror\b\W|\bKilled\b|^CMake Error\b")
-# What a compiler prints that crashes, and not one that refuses.
-_BY_GCC_OR_CLANG = re.compile(r"internal compiler error|PLEASE submit a (?:full )?bug report")
-_BY_NVCC = re.compile(r"\b(?:cudafe\+\+|cicc|ptxas|nvlink|fatbinary)'? died |internal error: |Internal error")
-_BY_ANY = re.compile(r"Segmentation fault|\(core dumped\)|Aborted$", re.MULTILINE)
-# Of releases of nvcc that are reported to crash: at what, and the nearest that do not.
-REPORTED = {(13, 2): ("submdspan (alpaka's tests)", "13.1 and 13.3")}
 
 
 def run(work: Path, plan: Plan, toolchain: Toolchain, jobs: int, caller: Caller, say: Say) -> None:
@@ -102,7 +95,7 @@ def _compiler_failed(work: Path, plan: Plan, toolchain: Toolchain, output: str, 
     )
 
 
-# The output of CMake, Ninja and compilers: pure functions of text
+# The output of CMake and Ninja: pure functions of text
 
 
 def progress(line: str) -> str:
@@ -141,24 +134,3 @@ def _quote(lines: Sequence[str], *, one_step: bool = False) -> list[str]:
     # Include the context line before it, "In …:".
     begin = 0 if one_step and first < QUOTED // 2 else max(first - one_step, 0)
     return lines[begin : begin + QUOTED]
-
-
-class Crash(NamedTuple):
-    """A compiler that crashed."""
-
-    name: str  # `nvcc 13.2.86`
-    remedy: str
-
-
-def find_crash(failure: str, toolchain: Toolchain) -> Crash | None:
-    """The crash in the output of a step that failed, which begins with the name of its source."""
-    by_cxx, by_nvcc = _BY_GCC_OR_CLANG.search(failure), _BY_NVCC.search(failure)
-    if not (by_cxx or by_nvcc or _BY_ANY.search(failure)):
-        return None
-    nvcc, cxx = toolchain.cuda.nvcc, toolchain.cxx
-    if nvcc is None or (by_cxx and not by_nvcc) or not (by_nvcc or failure.partition("\n")[0].endswith(CUDA_SUFFIX)):
-        return Crash(f"{cxx.kind} {cxx.version}", f"compile with another release of {cxx.kind}, which CXX names")
-    remedy = "compile with another release of nvcc, which CUDACXX names"
-    if nvcc.release in REPORTED and not nvcc.clang:
-        remedy += ": {1} compile what this one is reported to crash at, {0}".format(*REPORTED[nvcc.release])
-    return Crash(nvcc.name, remedy)

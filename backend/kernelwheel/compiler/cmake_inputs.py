@@ -24,7 +24,8 @@ from ..project.source_files import file_sha256
 from ..runtime.machine.files import json_sha256
 from ..source_language import SOURCES
 from .cmake_driver import BUILD_TYPE, GENERATOR
-from .cross.cmake_files import BEFORE_TORCH, toolchain_file, windows_sources
+from .cross.cmake_files import toolchain_file
+from .cross.windows import cmake_for_windows as windows
 from .headers import header_folders
 from .plan import Plan
 from .toolchain import glibc_compat
@@ -71,7 +72,7 @@ def generated_sources(plan: Plan, toolchain: Toolchain) -> dict[str, str]:
     if plan.glibc:
         files |= {f"older/{name}": text for name, text in glibc_compat.source_files(toolchain.cxx, plan.glibc).items()}
     if isinstance(toolchain.target, WindowsBuild):
-        files |= windows_sources()
+        files |= windows.source_files()
     return files
 
 
@@ -127,8 +128,8 @@ def cache_entries(work: Path, plan: Plan, toolchain: Toolchain) -> dict[str, Any
         cache["CMAKE_TOOLCHAIN_FILE"] = str(work / "recipe" / "toolchain.cmake")
         cache["KERNELWHEEL_TORCH_STUBS"] = str(work / "torch-stubs")
     if isinstance(platform, WindowsBuild):
-        cache["KERNELWHEEL_BEFORE_TORCH"] = str(work / BEFORE_TORCH)
-        cache["KERNELWHEEL_LIBRARIES"] += f";{work / BEFORE_TORCH / 'lib'}"
+        cache["KERNELWHEEL_BEFORE_TORCH"] = str(work / windows.BEFORE_TORCH)
+        cache["KERNELWHEEL_LIBRARIES"] += f";{work / windows.BEFORE_TORCH / 'lib'}"
     for language, folders in header_folders(plan, toolchain).items():
         links = [str(work / "headers" / f"{language}{number}") for number in range(len(folders))]
         cache[f"KERNELWHEEL_{language.upper()}_HEADERS"] = ";".join(links)

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from folders import BACKEND
 from kernelwheel.adoption.adopt import adopted_tables
+from kernelwheel.adoption.build_requirements import BROUGHT, build_system
 from kernelwheel.adoption.compile_args import Places, sort_flags
 from kernelwheel.adoption.cuda_extension import AdoptionNotes, Table, merge, translate
-from kernelwheel.adoption.pyproject_text import BROUGHT, WIDTH, add_tables, build_system, toml_text
+from kernelwheel.adoption.pyproject_text import WIDTH, add_tables, toml_text
 from kernelwheel.adoption.setup_child import raised
 from kernelwheel.adoption.setup_runs import RecordedExtension, SetupRun, failure
 from kernelwheel.project.arch_choice import from_flags

@@ -18,7 +18,7 @@ from builds import TORCH, needs_cuda_torch
 from kept import fill, kernels_of, relabel
 from kernelwheel.cli import doctor
 from kernelwheel.cli import installation as installations
-from kernelwheel.cli.manifest_text import entry_text
+from kernelwheel.cli.entry_text import entry_text
 from kernelwheel.runtime import Kernels
 from kernelwheel.runtime.decision.snapshot import InstalledPackage
 from kernelwheel.runtime.errors import REINSTALL

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from builds import Wheel
-from kernelwheel.compiler.cmake_build import find_crash, first_failure, progress
+from kernelwheel.compiler.cmake_build import first_failure, progress
+from kernelwheel.compiler.crashes import find_crash
 from kernelwheel.compiler.work_folder import locked_workdir
 from kernelwheel.runtime.machine.permissions import NOBODY_ELSE
 from standins import make_machine, toolchain_of_files

@@ -23,9 +23,9 @@ from kernelwheel import hooks, requirements
 from kernelwheel.__main__ import main
 from kernelwheel.compiler import find_toolchain as finding
 from kernelwheel.compiler.binary_inspect import library_at
-from kernelwheel.compiler.cross.cmake_files import definition_file
 from kernelwheel.compiler.cross.target_platform import cross_platform, for_target
 from kernelwheel.compiler.cross.windows import zig
+from kernelwheel.compiler.cross.windows.cmake_for_windows import definition
 from kernelwheel.compiler.cross.windows.pe_inspect import PeFile
 from kernelwheel.compiler.find_toolchain import find_toolchain
 from kernelwheel.compiler.nvcc_on_clang.__main__ import answer
@@ -364,9 +364,7 @@ def find_zig(chosen: BuildSettings, **environ: str) -> zig.Zig:
 
 
 def test_an_import_library_is_made_of_names_alone() -> None:
-    assert (
-        definition_file("torch_cpu.dll", ["torch_a", "torch_b"]) == "LIBRARY torch_cpu.dll\nEXPORTS\ntorch_a\ntorch_b\n"
-    )
+    assert definition("torch_cpu.dll", ["torch_a", "torch_b"]) == "LIBRARY torch_cpu.dll\nEXPORTS\ntorch_a\ntorch_b\n"
 
 
 # What is refused

@@ -1,4 +1,4 @@
-"""What CMake needs in a build for another platform: its toolchain file, stubs of torch's libraries, sources of ours.
+"""What CMake needs in a build for another platform: its toolchain file, and stubs in place of torch's libraries.
 
 Operators use torch's stable ABI alone, whose functions are the same on every platform, so the torch on this machine
 says what they are. Nothing of a stub gets into what is linked against it but its name.
@@ -6,7 +6,6 @@ says what they are. Nothing of a stub gets into what is linked against it but it
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from pathlib import Path
 
 from ...project.build_platforms import HOST_PLATFORM, Platform, WindowsBuild
@@ -14,13 +13,12 @@ from ..elf_inspect import ElfFile
 from ..toolchain.glibc_compat import stub_source
 from ..toolchain.toolchain import Toolchain
 from ..toolchain.torch_files import Torch
+from .windows import cmake_for_windows as windows
 
 # The libraries of torch that operators are linked to.
 LINKED = ("torch_cpu", "torch_cuda")
 # Functions of torch's stable ABI (PyTorch notes, "LibTorch Stable ABI"): C names with these beginnings.
 _STABLE = ("aoti_torch_", "torch_")
-BEFORE_TORCH = "windows"  # a folder in the work folder, for headers that come before torch's
-_CMAKE = Path(__file__).parents[2] / "cmake"
 
 
 def toolchain_file(work: Path, toolchain: Toolchain) -> str:
@@ -36,7 +34,7 @@ def toolchain_file(work: Path, toolchain: Toolchain) -> str:
         "CMAKE_FIND_ROOT_PATH_MODE_PROGRAM": "NEVER",
     }
     if isinstance(platform, WindowsBuild):
-        lines |= _windows_compiler(compiler, platform)
+        lines |= windows.compiler(compiler, platform)
     else:
         libc = Path(toolchain.cxx.answer(f"-print-file-name={platform.libc}")).resolve()
         lines["CMAKE_FIND_ROOT_PATH"] = libc.parents[1]
@@ -53,33 +51,7 @@ def stub_files(torch: Torch, platform: Platform) -> dict[str, str]:
         if path.is_file():
             functions = sorted(each for each in ElfFile(path).exported() if each.startswith(_STABLE))
             if isinstance(platform, WindowsBuild):
-                files[f"{name}.def"] = definition_file(name, functions)
+                files[f"{name}.def"] = windows.definition(name, functions)
             else:
                 files[f"{name}.cpp"] = stub_source(functions)
     return files
-
-
-def _windows_compiler(zig: Path, platform: WindowsBuild) -> dict[str, str]:
-    """What CMake is told of the compiler (cmake-toolchains(7))."""
-    return {
-        "CMAKE_CXX_COMPILER": f"{zig};c++",
-        "CMAKE_CXX_COMPILER_TARGET": platform.triple,
-        "CMAKE_CXX_COMPILER_FORCED": "TRUE",  # no test program: zig would compile its libraries for it, unoptimised
-        "CMAKE_RC_COMPILER": str(zig),  # which there must be, although nothing has resources
-    }
-
-
-def windows_sources() -> dict[str, str]:
-    """By their names in the work folder: a header that comes before torch's, and what the CUDA runtime is linked to.
-
-    That names libraries of MSVC for the linker, which it needs nothing of.
-    """
-    sources = {"torch/csrc/stable/library.h": "windows_library.h", "cudart.cpp": "windows_cudart.cpp"}
-    texts = {name: (_CMAKE / file).read_text(encoding="utf-8") for name, file in sources.items()}
-    texts |= {f"lib/lib{name}.a": "!<arch>\n" for name in ("LIBCMT", "OLDNAMES", "uuid")}
-    return {f"{BEFORE_TORCH}/{name}": text for name, text in texts.items()}
-
-
-def definition_file(library: str, functions: Collection[str]) -> str:
-    """The module definition file of a library with these functions (Microsoft, "Module-Definition (.def) Files")."""
-    return "\n".join([f"LIBRARY {library}", "EXPORTS", *functions, ""])
